@@ -1,0 +1,10 @@
+"""provenet: blocks of neural networks trained to a proven optimum."""
+
+from provenet.blocks import MLP, formulate
+from provenet.certificates import Certificate, certify
+from provenet.problem import Problem
+from provenet.solvers import Solution, Status, solve
+
+__version__ = "0.1.0"
+
+__all__ = ["MLP", "Certificate", "Problem", "Solution", "Status", "certify", "formulate", "solve"]

@@ -1,0 +1,109 @@
+"""From a block and data to a problem."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from provenet.blocks.base import Block
+from provenet.blocks.mlp import MLP
+from provenet.data.validation import as_samples, as_targets, as_weights
+from provenet.gates import patterns as open_rows
+from provenet.gates import sample_gates
+from provenet.gauges import NuclearNorm
+from provenet.losses import LOSSES, Loss
+from provenet.losses.base import power_of_four
+from provenet.problem import Problem, Program, check_beta
+
+BLOCKS: dict[str, type[Block]] = {"mlp": MLP}
+ACTIVATIONS = ("linear", "gated_relu")
+
+
+def make_block(block: str | Block, **settings: Any) -> Block:
+    """A block by name, or the block itself."""
+    if isinstance(block, Block):
+        return block
+    if block not in BLOCKS:
+        raise ValueError(f"block: {block!r} is unknown; choose one of {', '.join(map(repr, BLOCKS))} or a block object.")
+    return BLOCKS[block](**settings)
+
+
+def formulate(
+    block: str | Block,
+    X: Any,
+    Y: Any,
+    activation: str = "gated_relu",
+    gates: int | Any = 100,
+    loss: str | type[Loss] = "squared",
+    beta: float = 1e-3,
+    readout: str = "mean",
+    seed: int | None = 0,
+    sample_weight: Any = None,
+    loss_settings: dict[str, Any] | None = None,
+) -> Problem:
+    """The convex program of a block on data.
+
+    X: samples (n, …).  Y: targets (n, c) or (n,); one-hot or integer labels for ``"softmax"``, zeros and ones for
+    ``"logistic"``.  ``gates``: how many to sample, or gate vectors (P, p) of your own.  Every loss is a sum over
+    samples, each times its ``sample_weight``; samples of weight zero are left out.
+    """
+    block = make_block(block)
+    check_beta(beta)
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"activation: {activation!r} is unknown; choose one of {', '.join(map(repr, ACTIVATIONS))}.")
+    if readout not in ("mean", "tokens"):
+        raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
+    X = as_samples(X)
+    block.check(X)
+    name = loss if isinstance(loss, str) else loss.name
+    if isinstance(loss, str) and loss not in LOSSES:
+        raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, LOSSES))}.")
+    kind = LOSSES[loss] if isinstance(loss, str) else loss
+    Y = as_targets(Y, X.shape[0], name)
+    weight = as_weights(sample_weight, X.shape[0])
+    if weight is not None:
+        used = weight > 0
+        X, Y, weight = X[used], Y[used], weight[used]
+
+    gate_vectors, pattern = _gates(block.rows(X), activation, gates, seed)
+    user_loss = kind(Y, weight, **(loss_settings or {}))
+    scaled_loss, y_scale = user_loss.normalised()
+    x_scale = power_of_four(float(X.abs().max()) if X.numel() else 0.0)
+    unit = y_scale / x_scale**block.degree
+    program = Program(
+        operator=block.operator(X, pattern, Y.shape[-1], x_scale),
+        loss=scaled_loss,
+        gauge=NuclearNorm(),
+        beta=float(beta) * unit / y_scale**2,
+    )
+    return Problem(
+        block, activation, readout, X, user_loss, float(beta), gate_vectors, pattern, program, unit, y_scale**2
+    )
+
+
+def _gates(rows: Tensor, activation: str, gates: int | Any, seed: int | None) -> tuple[Tensor | None, Tensor]:
+    if activation == "linear":
+        return None, torch.ones(rows.shape[0], 1, dtype=torch.bool)
+    if isinstance(gates, int) and not isinstance(gates, bool):
+        if gates < 1:
+            raise ValueError(f"gates: at least one gate is needed, got {gates}.")
+        return sample_gates(rows, gates, seed)
+    vectors = torch.as_tensor(gates).detach().to(torch.float64)
+    if vectors.ndim != 2 or vectors.shape[0] == 0 or vectors.shape[1] != rows.shape[1]:
+        raise ValueError(f"gates: gate vectors need shape (P, {rows.shape[1]}), got {tuple(vectors.shape)}.")
+    if not bool(torch.isfinite(vectors).all()):
+        raise ValueError("gates: the gate vectors hold NaN or infinite values.")
+    pattern = open_rows(rows, vectors)
+    return _distinct(vectors, pattern)
+
+
+def _distinct(vectors: Tensor, pattern: Tensor) -> tuple[Tensor, Tensor]:
+    """One gate a pattern, closed gates dropped: doubles change neither the networks nor the optimum."""
+    first: dict[bytes, int] = {}
+    for k, column in enumerate(pattern.T.contiguous()):
+        if bool(column.any()):
+            first.setdefault(column.numpy().tobytes(), k)
+    keep = list(first.values()) or [0]
+    return vectors[keep], pattern[:, keep]

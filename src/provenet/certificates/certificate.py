@@ -1,0 +1,112 @@
+"""The certificate of a network: how far, at most, its loss is from the best."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from provenet.certificates.conditions import rank_conditions
+from provenet.certificates.gap import duality_gap, relative_gap
+from provenet.problem import Problem
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """primal − p* ≤ gap, for the best p* any network of ``scope`` reaches on this data.
+
+    ``theorem_bound`` is BM Thm 3.4's (polar_max/β − 1)₊ and ``conditions`` its companions: reported, never relied on.
+    """
+
+    primal: float
+    dual: float
+    polar_max: float
+    beta: float
+    scope: str
+    bound: str
+    tol: float
+    conditions: dict[str, bool] = field(default_factory=dict)
+
+    @property
+    def gap(self) -> float:
+        return self.primal - self.dual
+
+    @property
+    def relative_gap(self) -> float:
+        return relative_gap(self.primal, self.dual)
+
+    @property
+    def theorem_bound(self) -> float:
+        return max(self.polar_max / self.beta - 1.0, 0.0)
+
+    @property
+    def status(self) -> str:
+        return "certified" if self.holds(self.tol) else "not_certified"
+
+    def holds(self, tol: float) -> bool:
+        """Whether the relative gap is at most ``tol``.  A gap that is not a number holds nothing."""
+        return self.relative_gap <= tol
+
+    def to_dict(self) -> dict[str, Any]:
+        derived = ("gap", "relative_gap", "theorem_bound", "status")
+        return asdict(self) | {name: getattr(self, name) for name in derived}
+
+    def __str__(self) -> str:
+        rows = [
+            ("status", f"{self.status} (relative gap ≤ {self.tol:g} asked)"),
+            ("scope", self.scope),
+            ("primal", f"{self.primal:.12g}"),
+            ("dual", f"{self.dual:.12g}"),
+            ("gap", f"{self.gap:.3e}"),
+            ("relative gap", f"{self.relative_gap:.3e}"),
+            ("polar max / beta", f"{self.polar_max / self.beta:.12g} ({self.bound})"),
+            ("theorem bound", f"{self.theorem_bound:.3e}"),
+        ]
+        width = max(len(name) for name, _ in rows)
+        return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+
+def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certificate:
+    """The certificate of ``network`` on ``problem``: any network of its block, however it was trained.
+
+    Everything is recomputed here in float64 from the network's weights and the data: the primal from the
+    network's own forward pass and weight decay, the dual from the gradient of the loss there.
+    """
+    network = copy.deepcopy(network).to(dtype=torch.float64).eval()
+    factors = problem.factors(network)
+    with torch.no_grad():
+        prediction = network(problem.X) / problem.value_scale**0.5
+    _check_same_map(problem, factors, prediction)
+    gap = duality_gap(problem.program, prediction, float(factors.penalty()))
+    if not all(map(_finite, (gap.primal, gap.dual, gap.polar_max))):
+        raise ValueError("network: its loss or gradient on this data is not finite; nothing can be certified.")
+    scale, program = problem.value_scale, problem.program
+    return Certificate(
+        primal=gap.primal * scale,
+        dual=gap.dual * scale,
+        polar_max=gap.polar_max * problem.beta / program.beta,
+        beta=problem.beta,
+        scope=problem.scope,
+        bound=gap.bound,
+        tol=float(tol),
+        conditions=rank_conditions(factors, *program.operator.stack_shape),
+    )
+
+
+def _finite(x: float) -> bool:
+    return abs(x) < float("inf")
+
+
+def _check_same_map(problem: Problem, factors, prediction) -> None:
+    """The network and the convex program must be the same function of the data, or the bound is of another problem."""
+    convex = problem.program.operator.forward_factors(factors)
+    size = float(convex.abs().max()) if convex.numel() else 0.0
+    difference = float((convex - prediction).abs().max()) if convex.numel() else 0.0
+    if not difference <= 1e-9 * max(size, 1e-300) + 1e-12 * float(problem.program.loss.target.abs().max()):
+        raise ValueError(
+            f"network: its outputs differ from those of its weights in the convex program by {difference:.3e} "
+            f"(outputs up to {size:.3e}). It is not a network of this block with these gates."
+        )

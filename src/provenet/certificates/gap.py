@@ -1,0 +1,48 @@
+"""The duality gap of any point (maths: dual CP (11)(78), AT (38))."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from provenet.problem import Program
+
+
+@dataclass(frozen=True)
+class Gap:
+    """primal − dual ≥ primal − p* ≥ 0, with no assumption on the point."""
+
+    primal: float
+    dual: float
+    polar_max: float  # upper bound of max_k γ°(A_k*Θ)
+    bound: str
+
+    @property
+    def absolute(self) -> float:
+        return self.primal - self.dual
+
+    @property
+    def relative(self) -> float:
+        return relative_gap(self.primal, self.dual)
+
+
+def relative_gap(primal: float, dual: float) -> float:
+    return (primal - dual) / max(abs(primal), torch.finfo(torch.float64).tiny)
+
+
+def duality_gap(program: Program, prediction: Tensor, penalty: float) -> Gap:
+    """The gap of a point with this prediction Ŷ and penalty Σγ(Z_k).
+
+    Θ = ∇L(Ŷ), shrunk by τ until γ_k°(A_k*τΘ) ≤ β for all k; then −L*(τΘ) ≤ p* by weak duality.  The polar's upper
+    bound is widened by what rounding in A*Θ can hide.
+    """
+    theta = program.loss.gradient(prediction)
+    polar = program.gauge.polar(program.operator.adjoint(theta))
+    polar_max = float(polar.upper.max()) + program.operator.rounding(theta)
+    largest = program.beta / polar_max if polar_max > 0 else float("inf")
+    tau = program.loss.dual_scale(theta, largest)
+    dual = -float(program.loss.conjugate(tau * theta))
+    primal = float(program.loss.value(prediction)) + program.beta * penalty
+    return Gap(primal, dual, polar_max, polar.kind)

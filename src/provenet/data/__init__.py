@@ -1,0 +1,1 @@
+"""Loading and validation of data."""

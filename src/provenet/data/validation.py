@@ -1,0 +1,84 @@
+"""Arrays of any kind → checked float64 tensors.  Errors name the argument."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+def as_samples(X: Any, name: str = "X") -> Tensor:
+    """(n, …) float64, finite, not empty."""
+    tensor = _tensor(X, name)
+    if tensor.ndim < 2:
+        raise ValueError(f"{name}: samples need at least two dimensions (n, d), got shape {tuple(tensor.shape)}.")
+    if 0 in tensor.shape:
+        raise ValueError(f"{name}: it is empty, shape {tuple(tensor.shape)}.")
+    _check_finite(tensor, name)
+    return tensor
+
+
+def as_targets(Y: Any, n: int, loss: str, name: str = "Y") -> Tensor:
+    """(n, …, c) float64; labels become one-hot rows for softmax."""
+    tensor = _tensor(Y, name)
+    if tensor.ndim == 0 or tensor.shape[0] != n:
+        raise ValueError(f"{name}: {n} samples need {n} targets, got shape {tuple(tensor.shape)}.")
+    _check_finite(tensor, name)
+    if loss == "softmax" and tensor.ndim == 1:
+        tensor = _one_hot(tensor, name)
+    if tensor.ndim == 1:
+        tensor = tensor[:, None]
+    if tensor.shape[-1] == 0:
+        raise ValueError(f"{name}: it is empty, shape {tuple(tensor.shape)}.")
+    if loss == "softmax" and not (bool((tensor >= 0).all()) and bool(((tensor.sum(-1) - 1).abs() < 1e-9).all())):
+        raise ValueError(f"{name}: softmax targets are class indices (n,) or rows on the simplex (n, c).")
+    if loss == "logistic" and not bool(((tensor == 0) | (tensor == 1)).all()):
+        raise ValueError(f"{name}: logistic targets are zeros and ones.")
+    return tensor
+
+
+def as_weights(weight: Any, n: int, name: str = "sample_weight") -> Tensor | None:
+    """(n,) float64, not negative, not all zero; None stays None."""
+    if weight is None:
+        return None
+    tensor = _tensor(weight, name)
+    if tensor.shape != (n,):
+        raise ValueError(f"{name}: {n} samples need shape ({n},), got {tuple(tensor.shape)}.")
+    _check_finite(tensor, name)
+    if bool((tensor < 0).any()):
+        raise ValueError(f"{name}: weights must not be negative.")
+    if not bool((tensor > 0).any()):
+        raise ValueError(f"{name}: all weights are zero, so there is no sample to fit.")
+    return tensor
+
+
+def _tensor(value: Any, name: str) -> Tensor:
+    if isinstance(value, Tensor):
+        if value.is_complex():
+            raise ValueError(f"{name}: complex data is not supported.")
+        return value.detach().cpu().to(torch.float64).contiguous()
+    try:
+        array = np.asarray(value)
+        if np.iscomplexobj(array):
+            raise ValueError("complex data is not supported.")
+        array = np.ascontiguousarray(array, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name}: not an array of numbers ({error}).") from None
+    return torch.from_numpy(array.copy() if not array.flags.writeable else array)
+
+
+def _check_finite(tensor: Tensor, name: str) -> None:
+    bad = ~torch.isfinite(tensor)
+    if bool(bad.any()):
+        where = tuple(int(i) for i in torch.nonzero(bad)[0])
+        kind = "NaN" if bool(torch.isnan(tensor[where])) else "infinity"
+        raise ValueError(f"{name}: it contains {kind} ({int(bad.sum())} bad values, the first at index {where}).")
+
+
+def _one_hot(labels: Tensor, name: str) -> Tensor:
+    index = labels.to(torch.long)
+    if not bool((index == labels).all()) or int(index.min()) < 0:
+        raise ValueError(f"{name}: softmax labels (n,) are class indices 0, 1, 2, ….")
+    return torch.nn.functional.one_hot(index).to(torch.float64)

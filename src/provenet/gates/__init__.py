@@ -1,0 +1,5 @@
+"""Which gates a block has: sampled hyperplanes, one pattern each."""
+
+from provenet.gates.sampling import patterns, sample_gates
+
+__all__ = ["patterns", "sample_gates"]

@@ -1,0 +1,44 @@
+"""What every gauge can do, batched over the blocks of a stack."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from provenet.variable import Factors, Stack
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """lower ≤ γ°(G_k) ≤ upper, each (P,).  Only ``upper`` may enter a certificate."""
+
+    lower: Tensor
+    upper: Tensor
+    kind: str = "exact"  # "exact" up to rounding, "deterministic", "probabilistic"
+
+
+class Gauge(ABC):
+    @abstractmethod
+    def values(self, stack: Stack) -> Tensor:
+        """γ(Z_k), (P,)."""
+
+    @abstractmethod
+    def prox(self, stack: Stack, step: float) -> tuple[Stack, Tensor]:
+        """argmin_Z step·γ(Z) + ½‖Z − stack‖² for every block, and γ of the result (P,)."""
+
+    @abstractmethod
+    def polar(self, stack: Stack) -> Bounds:
+        """γ°(G_k) = max{⟨G_k, Z⟩ : γ(Z) ≤ 1}, bounded from both sides."""
+
+    @abstractmethod
+    def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
+        """Unit (u_k, v_k), shapes (P, p), (P, q), with u_kᵀ G_k v_k the polar's lower bound."""
+
+    @abstractmethod
+    def factorise(self, stack: Stack) -> Factors:
+        """Neurons of the stack whose penalty is the gauge's value."""
+
+    def value(self, stack: Stack) -> Tensor:
+        return self.values(stack).sum()

@@ -1,0 +1,11 @@
+"""Losses: sums over samples, convex and smooth in the prediction."""
+
+from provenet.losses.base import Loss
+from provenet.losses.huber import Huber
+from provenet.losses.logistic import Logistic
+from provenet.losses.softmax import Softmax
+from provenet.losses.squared import Squared
+
+LOSSES: dict[str, type[Loss]] = {"squared": Squared, "softmax": Softmax, "logistic": Logistic, "huber": Huber}
+
+__all__ = ["LOSSES", "Huber", "Logistic", "Loss", "Softmax", "Squared"]

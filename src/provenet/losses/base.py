@@ -1,0 +1,82 @@
+"""What every loss can do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+
+class Loss(ABC):
+    """``L(Ŷ) = Σ_i w_i ℓ(Ŷ_i, Y_i)``: target (n, …, c), weight (n,) strictly positive.
+
+    All methods take predictions, or dual points, of the target's shape.
+    """
+
+    name: str
+    quadratic = False  # True: the Hessian is diag(w), whatever the prediction
+    curvature: float  # sup of ℓ''
+
+    def __init__(self, target: Tensor, weight: Tensor | None = None):
+        self.target = target
+        self.sample_weight = target.new_ones(target.shape[0]) if weight is None else weight.to(target.dtype)
+        self.weight = self.sample_weight.view(-1, *([1] * (target.ndim - 1)))
+
+    @abstractmethod
+    def value(self, prediction: Tensor) -> Tensor:
+        """L(Ŷ), a scalar."""
+
+    @abstractmethod
+    def gradient(self, prediction: Tensor) -> Tensor:
+        """∇L(Ŷ)."""
+
+    @abstractmethod
+    def hessian_product(self, prediction: Tensor, direction: Tensor) -> Tensor:
+        """∇²L(Ŷ)·direction, row by row."""
+
+    @abstractmethod
+    def conjugate(self, dual: Tensor) -> Tensor:
+        """L*(Θ) = sup_Ŷ ⟨Θ, Ŷ⟩ − L(Ŷ); +∞ outside its domain."""
+
+    @abstractmethod
+    def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
+        """argmin_Y L(Y) + Σ (Y − point)²/(2·step); ``step`` a number, or one a sample shaped like ``weight``."""
+
+    @abstractmethod
+    def with_data(self, target: Tensor, weight: Tensor | None) -> Loss:
+        """The same loss on other targets."""
+
+    def normalised(self) -> tuple[Loss, float]:
+        """(L̃, t) with L(t·Ŷ) = t²·L̃(Ŷ), t a power of four, L̃ with targets of moderate size.
+
+        A power of four, so that neither t nor √t rounds.  Losses of labels have no scale.
+        """
+        return self, 1.0
+
+    def dual_scale(self, dual: Tensor, largest: float) -> float:
+        """A τ in [0, largest] for which −L*(τΘ) is large.  Any τ gives a valid bound."""
+        return min(1.0, largest)
+
+    def to(self, dtype: torch.dtype) -> Loss:
+        if dtype == self.target.dtype:
+            return self
+        return self.with_data(self.target.to(dtype), self.sample_weight.to(dtype))
+
+    def smoothness(self) -> float:
+        """The Lipschitz constant of ∇L."""
+        return self.curvature * float(self.sample_weight.max())
+
+
+def power_of_four(size: float) -> float:
+    """The power of four next to ``size``; 1 for nothing to scale."""
+    if not size > 0:
+        return 1.0
+    exponent = torch.frexp(torch.tensor(size, dtype=torch.float64)).exponent.item()
+    return 4.0 ** (int(exponent) // 2)
+
+
+def damped(direction_size: Tensor) -> Tensor:
+    """The Newton step length log(1 + r)/r that always descends for logistic-type losses (Bach 2010)."""
+    r = direction_size.clamp_min(1e-8)
+    return torch.log1p(r) / r

@@ -1,0 +1,52 @@
+"""Σ w·h(ŷ − y), h quadratic within ±δ and linear beyond."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from provenet.losses.base import Loss, power_of_four
+
+
+class Huber(Loss):
+    name = "huber"
+    curvature = 1.0
+
+    def __init__(self, target: Tensor, weight: Tensor | None = None, delta: float = 1.0):
+        super().__init__(target, weight)
+        if not (delta > 0 and delta < float("inf")):
+            raise ValueError(f"huber: delta must be a positive number, got {delta!r}.")
+        self.delta = float(delta)
+
+    def value(self, prediction: Tensor) -> Tensor:
+        r = (prediction - self.target).abs()
+        inside = r.clamp_max(self.delta)
+        return (self.weight * (0.5 * inside.square() + self.delta * (r - inside))).sum()
+
+    def gradient(self, prediction: Tensor) -> Tensor:
+        return self.weight * (prediction - self.target).clamp(-self.delta, self.delta)
+
+    def hessian_product(self, prediction: Tensor, direction: Tensor) -> Tensor:
+        inside = (prediction - self.target).abs() <= self.delta
+        return self.weight * inside * direction
+
+    def conjugate(self, dual: Tensor) -> Tensor:
+        theta = dual / self.weight
+        slack = 8 * torch.finfo(dual.dtype).eps * self.delta
+        if bool((theta.abs() > self.delta + slack).any()):
+            return dual.new_tensor(float("inf"))
+        return (self.weight * (0.5 * theta.square() + theta * self.target)).sum()
+
+    def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
+        pull = self.weight * step
+        r = point - self.target
+        return point - pull * (r / (1 + pull)).clamp(-self.delta, self.delta)
+
+    def normalised(self) -> tuple[Loss, float]:
+        # below δ the loss is the squared one, far above it is linear: δ is the scale that must stay representable
+        largest = float(self.target.abs().max()) if self.target.numel() else 0.0
+        scale = power_of_four(max(largest, 0.0))
+        return Huber(self.target / scale, self.sample_weight, self.delta / scale), scale
+
+    def with_data(self, target: Tensor, weight: Tensor | None) -> Huber:
+        return Huber(target, weight, self.delta)

@@ -1,0 +1,54 @@
+"""Σ w·(log(1 + e^ŷ) − y·ŷ) with y in {0, 1}, entry by entry: binary, or one against the rest, or many labels."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from provenet.losses.base import Loss, damped
+
+
+class Logistic(Loss):
+    name = "logistic"
+    curvature = 0.25
+
+    def value(self, prediction: Tensor) -> Tensor:
+        # log(1 + e^ŷ) − yŷ = y·log(1 + e^−ŷ) + (1 − y)·log(1 + e^ŷ), without cancellation
+        y = self.target
+        return (self.weight * (y * _softplus(-prediction) + (1 - y) * _softplus(prediction))).sum()
+
+    def gradient(self, prediction: Tensor) -> Tensor:
+        # (1 − y)σ(ŷ) − yσ(−ŷ): small differences keep their digits
+        y = self.target
+        return self.weight * ((1 - y) * torch.sigmoid(prediction) - y * torch.sigmoid(-prediction))
+
+    def hessian_product(self, prediction: Tensor, direction: Tensor) -> Tensor:
+        return self.weight * torch.sigmoid(prediction) * torch.sigmoid(-prediction) * direction
+
+    def conjugate(self, dual: Tensor) -> Tensor:
+        # with p = θ + y in [0, 1]:  p log p + (1 − p) log(1 − p), written from θ so that tiny θ keep their digits
+        theta = dual / self.weight
+        p = torch.where(self.target > 0.5, 1 + theta, theta)
+        rest = torch.where(self.target > 0.5, -theta, 1 - theta)
+        if bool((torch.minimum(p, rest) < 0).any()):
+            return dual.new_tensor(float("inf"))
+        return (self.weight * (torch.xlogy(p, p) + torch.xlogy(rest, rest))).sum()
+
+    def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
+        pull = self.weight * step
+        y = point.clone()
+        for _ in range(200):
+            slope = (y - point) + pull * (torch.sigmoid(y) - self.target)
+            newton = slope / (1 + pull * torch.sigmoid(y) * torch.sigmoid(-y))
+            y -= damped(newton.abs()) * newton
+            if bool((newton.abs() <= 1e-14 * (1 + y.abs())).all()):
+                break
+        return y
+
+    def with_data(self, target: Tensor, weight: Tensor | None) -> Logistic:
+        return Logistic(target, weight)
+
+
+def _softplus(x: Tensor) -> Tensor:
+    return softplus(x, threshold=100.0)

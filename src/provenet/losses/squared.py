@@ -1,0 +1,43 @@
+"""½ Σ_i w_i ‖Ŷ_i − Y_i‖²."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from provenet.losses.base import Loss, power_of_four
+
+
+class Squared(Loss):
+    name = "squared"
+    quadratic = True
+    curvature = 1.0
+
+    def value(self, prediction: Tensor) -> Tensor:
+        return 0.5 * (self.weight * (prediction - self.target).square()).sum()
+
+    def gradient(self, prediction: Tensor) -> Tensor:
+        return self.weight * (prediction - self.target)
+
+    def hessian_product(self, prediction: Tensor, direction: Tensor) -> Tensor:
+        return self.weight * direction
+
+    def conjugate(self, dual: Tensor) -> Tensor:
+        return (0.5 * dual.square() / self.weight + dual * self.target).sum()
+
+    def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
+        pull = self.weight * step
+        return (point + pull * self.target) / (1 + pull)
+
+    def dual_scale(self, dual: Tensor, largest: float) -> float:
+        # −L*(τΘ) is a parabola in τ
+        curvature = float((dual.square() / self.weight).sum())
+        if curvature == 0:
+            return 0.0
+        return min(max(-float((dual * self.target).sum()) / curvature, 0.0), largest)
+
+    def normalised(self) -> tuple[Loss, float]:
+        scale = power_of_four(float(self.target.abs().max()) if self.target.numel() else 0.0)
+        return Squared(self.target / scale, self.sample_weight), scale
+
+    def with_data(self, target: Tensor, weight: Tensor | None) -> Squared:
+        return Squared(target, weight)

@@ -1,0 +1,66 @@
+"""What every operator can do."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import torch
+from torch import Tensor
+
+from provenet.variable import Factors, Stack
+
+
+class Operator(ABC):
+    """``A(Z) = Σ_k A_k(Z_k)``, a linear map from stacks (P, p, q) to predictions (n, …, c).
+
+    Sizes: ``n_gates`` P, ``p``, ``q``, ``output_shape`` (n, …, c).
+    """
+
+    n_gates: int
+    p: int
+    q: int
+    output_shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    @abstractmethod
+    def forward(self, stack: Stack) -> Tensor:
+        """Ŷ = A(Z)."""
+
+    @abstractmethod
+    def adjoint(self, residual: Tensor) -> Stack:
+        """G = A*(R), (P, p, q)."""
+
+    @abstractmethod
+    def forward_factors(self, factors: Factors) -> Tensor:
+        """A(Σ u vᵀ) without forming Z."""
+
+    @abstractmethod
+    def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
+        """(G_{k(j)} v_j, G_{k(j)}ᵀ u_j) with G = A*(R), without forming G: shapes (N, p), (N, q)."""
+
+    @abstractmethod
+    def norm_upper(self) -> float:
+        """An upper bound of ‖A‖ (Frobenius to Frobenius)."""
+
+    @abstractmethod
+    def rounding(self, residual: Tensor) -> float:
+        """A bound of ‖fl(A_k*R) − A_k*R‖₂ over all k: what rounding can hide from the polar."""
+
+    @abstractmethod
+    def restrict(self, gates: Tensor) -> Operator:
+        """The same operator with these gates only."""
+
+    @abstractmethod
+    def to(self, dtype: torch.dtype) -> Operator:
+        """The same operator in another precision."""
+
+    def kernel(self) -> Tensor | None:
+        """AA* (n, n), shared by all output columns, where one exists; freshly allocated."""
+        return None
+
+    @property
+    def stack_shape(self) -> tuple[int, int, int]:
+        return self.n_gates, self.p, self.q
+
+    def new_stack(self) -> Stack:
+        return torch.zeros(self.stack_shape, dtype=self.dtype)

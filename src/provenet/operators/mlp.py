@@ -1,0 +1,98 @@
+"""The gated two-layer MLP: A(Z) = Σ_k D_k X Z_k (BM eq. 5; linear activation: one gate of ones)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from provenet.operators.base import Operator
+from provenet.variable import Factors, Stack
+
+_TILE_BYTES = 64 * 2**20  # row tiles of the n × min(P, d) × c intermediate
+
+
+class MLPOperator(Operator):
+    """X (n, d), pattern (n, P) of zeros and ones, c outputs.
+
+    Ŷ_ic = Σ_kf D_ik X_if Z_kfc is a contraction over two indices that share the row i.  The longer of the two goes
+    into a matmul, the shorter is contracted row by row, so that nothing larger than n × min(P, d) × c exists,
+    and that only in row tiles.
+    """
+
+    def __init__(self, X: Tensor, pattern: Tensor, outputs: int):
+        self.X = X.contiguous()
+        self.pattern = pattern.to(X.dtype).contiguous()
+        self.n, self.p = X.shape
+        self.n_gates = pattern.shape[1]
+        self.q = outputs
+        self.output_shape = (self.n, outputs)
+        self.dtype = X.dtype
+
+    def _tiles(self) -> list[slice]:
+        row_bytes = min(self.n_gates, self.p) * self.q * self.X.element_size()
+        rows = max(1, _TILE_BYTES // row_bytes)
+        return [slice(i, min(i + rows, self.n)) for i in range(0, self.n, rows)]
+
+    def forward(self, stack: Stack) -> Tensor:
+        by_gate = self.n_gates >= self.p  # contract gates by matmul, features row by row; or the reverse
+        if by_gate:
+            outer, inner, flat = self.pattern, self.X, stack.reshape(self.n_gates, -1)
+        else:
+            outer, inner, flat = self.X, self.pattern, stack.transpose(0, 1).reshape(self.p, -1)
+        out = torch.empty(self.output_shape, dtype=self.dtype)
+        for rows in self._tiles():
+            part = (outer[rows] @ flat).view(-1, inner.shape[1], self.q)
+            if self.q == 1:
+                out[rows, 0] = torch.linalg.vecdot(part[:, :, 0], inner[rows])
+            else:
+                out[rows] = torch.bmm(inner[rows].unsqueeze(1), part).squeeze(1)
+        return out
+
+    def adjoint(self, residual: Tensor) -> Stack:
+        by_gate = self.n_gates >= self.p
+        outer, inner = (self.pattern, self.X) if by_gate else (self.X, self.pattern)
+        flat = torch.zeros(outer.shape[1], inner.shape[1] * self.q, dtype=self.dtype)
+        for rows in self._tiles():
+            rank_one = inner[rows].unsqueeze(2) * residual[rows].unsqueeze(1)  # (rows, min(P, d), c)
+            flat.addmm_(outer[rows].T, rank_one.view(-1, flat.shape[1]))
+        stack = flat.view(outer.shape[1], inner.shape[1], self.q)
+        return stack if by_gate else stack.transpose(0, 1).contiguous()
+
+    def forward_factors(self, factors: Factors) -> Tensor:
+        return self._hidden(factors) @ factors.right
+
+    def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
+        back = (residual @ factors.right.T).mul_(self.pattern[:, factors.gate])  # (n, N)
+        return back.T @ self.X, self._hidden(factors).T @ residual
+
+    def _hidden(self, factors: Factors) -> Tensor:
+        """D_{k(j)} X u_j, (n, N)."""
+        return (self.X @ factors.left.T).mul_(self.pattern[:, factors.gate])
+
+    def kernel(self) -> Tensor:
+        """The gated kernel (XXᵀ) ∘ (DDᵀ), whatever P, d and c are."""
+        K = self.X @ self.X.T
+        rows = max(1, _TILE_BYTES // (self.n * K.element_size()))
+        for i in range(0, self.n, rows):
+            K[i : i + rows] *= self.pattern[i : i + rows] @ self.pattern.T
+        return K
+
+    def norm_upper(self) -> float:
+        # ‖A‖² = ‖K‖₂ ≤ max row sum of |K|; also ≤ Σ_k ‖X‖² as every D_k is a projection, and ≤ trace K.
+        trace = float((self.X.square().sum(1) * self.pattern.sum(1)).sum())
+        spectral = float(torch.linalg.matrix_norm(self.X, 2)) ** 2 * self._multiplicity()
+        return min(trace, spectral) ** 0.5 * (1 + 1e-12)
+
+    def _multiplicity(self) -> float:
+        """Largest number of gates open at one sample: ‖Σ_k D_k X Z_k‖² ≤ max_i |{k : D_ik = 1}| · ‖X‖² ‖Z‖²."""
+        return float(self.pattern.sum(1).max())
+
+    def rounding(self, residual: Tensor) -> float:
+        eps = torch.finfo(self.dtype).eps
+        return (self.n + 2) * eps * float(torch.linalg.matrix_norm(self.X.abs().T @ residual.abs()))
+
+    def restrict(self, gates: Tensor) -> MLPOperator:
+        return MLPOperator(self.X, self.pattern[:, gates], self.q)
+
+    def to(self, dtype: torch.dtype) -> MLPOperator:
+        return self if dtype == self.dtype else MLPOperator(self.X.to(dtype), self.pattern.to(dtype), self.q)

@@ -1,0 +1,146 @@
+"""The convex program, and the problem it came from.
+
+`Program` is what a solver sees: loss ∘ operator + β·gauge, in normalised units.
+`Problem` is what a user poses: a block on data, in the data's own units.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from provenet.gauges import Gauge
+from provenet.losses import Loss
+from provenet.operators import Operator
+from provenet.variable import Factors, Stack
+
+
+@dataclass(frozen=True)
+class Program:
+    """min_Z L(A(Z)) + β Σ_k γ(Z_k)  (BM eq. 16, AT Thm 3.1–4.8)."""
+
+    operator: Operator
+    loss: Loss
+    gauge: Gauge
+    beta: float
+
+    def objective(self, stack: Stack) -> Tensor:
+        return self.loss.value(self.operator.forward(stack)) + self.beta * self.gauge.value(stack)
+
+    def objective_factors(self, factors: Factors) -> Tensor:
+        """BM eq. 17, 18."""
+        return self.loss.value(self.operator.forward_factors(factors)) + self.beta * factors.penalty()
+
+    @cached_property
+    def beta_max(self) -> float:
+        """max_k γ°(A_k*∇L(0)): from here on Z = 0 is optimal."""
+        slope = self.operator.adjoint(self.loss.gradient(torch.zeros_like(self.loss.target)))
+        return float(self.gauge.polar(slope).upper.max())
+
+    def with_beta(self, beta: float) -> Program:
+        return replace(self, beta=beta)
+
+    def restrict(self, gates: Tensor) -> Program:
+        return replace(self, operator=self.operator.restrict(gates))
+
+    def to(self, dtype: torch.dtype) -> Program:
+        return replace(self, operator=self.operator.to(dtype), loss=self.loss.to(dtype))
+
+
+class BlockLike(Protocol):
+    """What a problem needs to know of its block; the blocks themselves are in ``provenet.blocks``."""
+
+    name: str
+
+    def network(self, factors: Factors, gate_vectors: Tensor | None, outputs: int) -> nn.Module: ...
+
+    def neurons(self, network: nn.Module) -> tuple[Tensor, Tensor, Tensor | None]: ...
+
+    def rows(self, X: Tensor) -> Tensor: ...
+
+    def settings(self) -> Mapping[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A block on data.
+
+    ``program`` is in normalised units: X and Y are divided by powers of four (exact), so that Z = unit·Z̃ and
+    objective = value_scale·(normalised objective).  ``gate_vectors`` (P, p) and ``patterns`` (n·ρ, P) are None and
+    all ones for linear activation.
+    """
+
+    block: BlockLike
+    activation: str
+    readout: str
+    X: Tensor
+    loss: Loss
+    beta: float
+    gate_vectors: Tensor | None
+    patterns: Tensor
+    program: Program
+    unit: float
+    value_scale: float
+
+    @property
+    def scope(self) -> str:
+        """What a certificate of this problem speaks of."""
+        return "linear" if self.activation == "linear" else "fixed_gates"
+
+    @property
+    def _beta_unit(self) -> float:
+        return self.value_scale / self.unit
+
+    @property
+    def beta_max(self) -> float:
+        """From here on the zero network is optimal."""
+        return self.program.beta_max * self._beta_unit
+
+    def with_beta(self, beta: float) -> Problem:
+        check_beta(beta)
+        return replace(self, beta=float(beta), program=self.program.with_beta(float(beta) / self._beta_unit))
+
+    def network(self, factors: Factors) -> nn.Module:
+        """The network of factors in normalised units."""
+        return self.block.network(factors.scaled(self.unit**0.5), self.gate_vectors, self.program.operator.q)
+
+    def factors(self, network: nn.Module) -> Factors:
+        """The network's neurons, in normalised units, each with its gate among this problem's gates."""
+        left, right, gates = self.block.neurons(network)
+        p, q = self.program.operator.p, self.program.operator.q
+        if left.shape[1] != p or right.shape[1] != q:
+            raise ValueError(
+                f"network: first has {left.shape[1]} and second {right.shape[1]} weights a neuron; "
+                f"this problem needs {p} and {q}."
+            )
+        gate = torch.zeros(left.shape[0], dtype=torch.long) if gates is None else self._find_gates(gates)
+        return Factors(left, right, gate).to(torch.float64).scaled(self.unit**-0.5)
+
+    def _find_gates(self, gates: Tensor) -> Tensor:
+        if self.gate_vectors is None:
+            raise ValueError("network: it has gates, but the problem's activation is linear.")
+        if gates.shape[0] == 0:
+            return torch.zeros(0, dtype=torch.long)
+        distinct, which = torch.unique(gates.to(torch.float64), dim=0, return_inverse=True)
+        pattern = self.block.rows(self.X) @ distinct.T >= 0
+        found = []
+        known = {column.numpy().tobytes(): k for k, column in enumerate(self.patterns.T.contiguous())}
+        for column in pattern.T.contiguous():
+            k = known.get(column.numpy().tobytes())
+            if k is None:
+                raise ValueError(
+                    "network: a neuron's gate is none of the problem's gates. Formulate the problem with "
+                    "gates=network.gates to certify this network among networks with its own gates."
+                )
+            found.append(k)
+        return torch.tensor(found, dtype=torch.long)[which]
+
+
+def check_beta(beta: float) -> None:
+    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not (0 < beta < float("inf")):
+        raise ValueError(f"beta: it must be a positive, finite number, got {beta!r}.")

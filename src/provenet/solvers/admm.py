@@ -1,0 +1,129 @@
+"""ADMM in graph form on the gated kernel (any loss).
+
+    min βγ(a) + L(b)   subject to   a = z, b = A(z)
+
+Projecting onto the graph {(z, A z)} takes one factorisation of κW⁻¹ + K, K = AA* (n × n), for all output columns.
+After each projection the scaled multipliers are u = A*s and v = −κW⁻¹s for one s of the predictions' size, so a step is:
+one prox of the gauge, one A on its (sparse) result, one solve, one A*.  A quadratic loss needs no copy b: it joins
+the projection.  Samples are weighted in the metric too, so that a weight of two is a sample repeated.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from provenet.operators import Operator
+from provenet.problem import Program
+from provenet.solvers.kernel import KernelSolve
+from provenet.solvers.loop import Method, Point
+from provenet.variable import Factors, Stack
+
+
+@dataclass(frozen=True)
+class ADMMState:
+    solve: KernelSolve
+    rho: float
+    a: Stack  # the gauge's copy: sparse, low rank; the point that is returned
+    prediction: Tensor  # A(a)
+    penalty: float  # γ(a)
+    z: Stack  # the graph's copy
+    y: Tensor  # A(z)
+    s: Tensor  # the multiplier; Θ = −ρs estimates the dual solution
+    u: Stack  # A*s
+    active: tuple[Tensor, Operator] | None
+    steps: int
+    next_balance: int
+
+
+@dataclass(frozen=True)
+class ADMM(Method[ADMMState]):
+    """relaxation: over-relaxation in (0, 2).  first_balance: step of the first residual balancing; each later one comes
+    after 1.5 times as many steps, so that ρ settles and the method converges."""
+
+    relaxation: float = 1.7
+    first_balance: int = 5
+
+    name = "admm"
+    check_every = 10
+    patience = 60
+
+    def refuses(self, program: Program) -> str | None:
+        return None
+
+    def init(self, program: Program, start: Factors | None) -> ADMMState:
+        op, loss = program.operator, program.loss
+        solve = KernelSolve(op, loss.sample_weight)
+        rho = solve.scale * loss.curvature
+        solve.factor(rho / loss.curvature)
+        a = op.new_stack() if start is None else start.stack(op.n_gates)
+        y = op.forward(a)
+        s = loss.gradient(y) / -rho
+        penalty = float(program.gauge.value(a))
+        return ADMMState(solve, rho, a, y, penalty, a, y, s, op.adjoint(s), None, 0, self.first_balance)
+
+    def step(self, program: Program, state: ADMMState) -> ADMMState:
+        op, loss, solve = program.operator, program.loss, state.solve
+        a, values = program.gauge.prox(state.z + state.u, program.beta / state.rho)
+        prediction, active = _forward_sparse(op, a, values, state.active)
+        if loss.quadratic:
+            b = state.y
+        else:
+            b = loss.prox(state.y - solve.ridge(state.s), 1 / (loss.curvature * loss.weight))
+        s = state.s + self.relaxation * solve(b - prediction)
+        u = op.adjoint(s)
+        z = torch.lerp(state.z, a, self.relaxation).add_(u).sub_(state.u)
+        if loss.quadratic:
+            y = loss.target - solve.ridge(s)
+        else:
+            y = torch.lerp(state.y, b, self.relaxation) + solve.ridge(state.s - s)
+        moved = replace(
+            state,
+            a=a,
+            prediction=prediction,
+            penalty=float(values.sum()),
+            z=z,
+            y=y,
+            s=s,
+            u=u,
+            active=active,
+            steps=state.steps + 1,
+        )
+        return self._balance(program, state, moved) if moved.steps == state.next_balance else moved
+
+    def _balance(self, program: Program, old: ADMMState, new: ADMMState) -> ADMMState:
+        """Residual balancing: ρ grows where the copies disagree more than they move.  Θ = −ρs is kept."""
+        disagreement = float(torch.linalg.vector_norm(new.z - new.a)) / _size(new.z, new.a)
+        movement = float(torch.linalg.vector_norm(new.a - old.a)) / _size(new.u)
+        next_balance = max(new.steps + 5, math.ceil(new.steps * 1.5))
+        ratio = math.sqrt(disagreement / movement) if movement > 0 and disagreement > 0 else 1.0
+        ratio = min(max(ratio, 0.1), 10.0)
+        if 0.7 < ratio < 1.4:
+            return replace(new, next_balance=next_balance)
+        rho = new.rho * ratio
+        new.solve.factor(rho / program.loss.curvature)
+        return replace(new, rho=rho, s=new.s / ratio, u=new.u / ratio, next_balance=next_balance)
+
+    def point(self, program: Program, state: ADMMState) -> Point:
+        return Point(state.prediction, state.penalty, lambda: program.gauge.factorise(state.a))
+
+
+def _size(*stacks: Stack) -> float:
+    return max(max(float(torch.linalg.vector_norm(s)) for s in stacks), 1e-300)
+
+
+def _forward_sparse(
+    op: Operator, a: Stack, values: Tensor, cached: tuple[Tensor, Operator] | None
+) -> tuple[Tensor, tuple[Tensor, Operator] | None]:
+    """A(a), on the open gates only where they are few."""
+    active = torch.nonzero(values > 0).flatten()
+    if active.numel() > 0.4 * op.n_gates:
+        return op.forward(a), None
+    if active.numel() == 0:
+        return torch.zeros(op.output_shape, dtype=op.dtype), None
+    if cached is None or not torch.equal(cached[0], active):
+        cached = (active, op.restrict(active))
+    return cached[1].forward(a[active]), cached

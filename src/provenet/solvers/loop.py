@@ -1,0 +1,144 @@
+"""The one loop.  A method only says what its first state is, what a step is, and which point it stands at."""
+
+from __future__ import annotations
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from torch import Tensor
+
+from provenet.certificates import Gap, duality_gap
+from provenet.problem import Program
+from provenet.solvers.status import Status
+from provenet.variable import Factors
+
+State = TypeVar("State")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A candidate: its prediction, its penalty Σγ(Z_k), and its neurons when asked for."""
+
+    prediction: Tensor
+    penalty: float
+    factors: Callable[[], Factors]
+
+
+class Method(ABC, Generic[State]):
+    """Frozen settings; all that changes is in the state."""
+
+    name: str
+    check_every: int = 1  # steps between two looks at the gap
+    patience: int = 50  # looks without progress before the run counts as stalled
+    max_steps: int = 10_000
+
+    @abstractmethod
+    def refuses(self, program: Program) -> str | None:
+        """Why this method cannot take this program, in a sentence; None if it can."""
+
+    @abstractmethod
+    def init(self, program: Program, start: Factors | None) -> State: ...
+
+    @abstractmethod
+    def step(self, program: Program, state: State) -> State: ...
+
+    @abstractmethod
+    def point(self, program: Program, state: State) -> Point: ...
+
+    def look(self, program: Program, state: State, gap: Gap) -> State:
+        """Told the gap at each look: a method may change its course."""
+        return state
+
+    def finished(self, state: State) -> bool:
+        """True where the method itself knows that it can go no further."""
+        return False
+
+
+@dataclass(frozen=True)
+class Record:
+    """One look at the gap."""
+
+    step: int
+    seconds: float
+    primal: float
+    dual: float
+    relative_gap: float
+
+
+@dataclass
+class Run:
+    """What the loop hands back."""
+
+    status: Status
+    factors: Factors
+    steps: int
+    seconds: float
+    history: list[Record] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Limits:
+    tol: float
+    max_steps: int | None = None
+    max_seconds: float | None = None
+
+
+Callback = Callable[[Record], Any]
+
+
+def run(
+    method: Method[Any], program: Program, limits: Limits, start: Factors | None = None, callback: Callback | None = None
+) -> Run:
+    """Steps until the relative gap is at most ``tol``, or a limit.  Always returns the best point seen.
+
+    ``callback`` gets a `Record` at each look; a true answer stops the run.
+    """
+    began = time.perf_counter()
+    op = program.operator
+    best: Point | None = None
+    best_gap, progress_gap, since_progress = math.inf, math.inf, 0
+    history: list[Record] = []
+    status, step = Status.MAX_STEPS, 0
+    max_steps = method.max_steps if limits.max_steps is None else limits.max_steps
+    try:
+        state = method.init(program, start)
+        while True:
+            out_of_steps = step >= max_steps
+            out_of_time = limits.max_seconds is not None and time.perf_counter() - began >= limits.max_seconds
+            finished = method.finished(state)
+            if step % method.check_every == 0 or out_of_steps or out_of_time or finished:
+                point = method.point(program, state)
+                gap = duality_gap(program, point.prediction, point.penalty)
+                if not (math.isfinite(gap.primal) and math.isfinite(gap.polar_max)):
+                    status = Status.NONFINITE
+                    break
+                record = Record(step, time.perf_counter() - began, gap.primal, gap.dual, gap.relative)
+                history.append(record)
+                if gap.absolute < best_gap or best is None:
+                    best, best_gap = point, gap.absolute
+                if gap.relative <= limits.tol:
+                    status = Status.SOLVED
+                    break
+                since_progress += 1
+                if best_gap <= 0.9 * progress_gap:
+                    progress_gap, since_progress = best_gap, 0
+                if callback is not None and callback(record):
+                    status = Status.INTERRUPTED
+                    break
+                if out_of_time or out_of_steps:
+                    status = Status.TIME_LIMIT if out_of_time else Status.MAX_STEPS
+                    break
+                if finished or since_progress >= method.patience:
+                    status = Status.STALLED
+                    break
+                state = method.look(program, state, gap)
+            state = method.step(program, state)
+            step += 1
+    except KeyboardInterrupt:
+        status = Status.INTERRUPTED
+    factors = best.factors() if best is not None else Factors.empty(op.p, op.q, op.dtype)
+    return Run(status, factors, step, time.perf_counter() - began, history)

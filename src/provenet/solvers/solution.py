@@ -1,0 +1,35 @@
+"""What `solve` returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from torch import nn
+
+from provenet.certificates import Certificate
+from provenet.problem import Problem
+from provenet.solvers.loop import Record
+from provenet.solvers.status import Status
+from provenet.variable import Factors
+
+
+@dataclass(frozen=True)
+class Solution:
+    """The best point of a run.  ``factors`` are in the problem's normalised units, ``history`` in the user's."""
+
+    problem: Problem
+    method: str
+    status: Status
+    factors: Factors
+    certificate: Certificate
+    steps: int
+    seconds: float
+    history: list[Record] = field(repr=False, default_factory=list)
+
+    def network(self) -> nn.Module:
+        """An ordinary torch network, in float64; the certificate speaks of exactly these weights."""
+        return self.problem.network(self.factors)
+
+    def __str__(self) -> str:
+        head = f"{self.method}: {self.status.value} in {self.steps} steps, {self.seconds:.3g} s, "
+        return head + f"{self.factors.n_neurons} neurons\n{self.certificate}"

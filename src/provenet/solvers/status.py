@@ -1,0 +1,33 @@
+"""How a run ended."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Status(Enum):
+    """Unset never means solved; only SOLVED says that the asked gap was certified."""
+
+    SOLVED = "solved"
+    SOLVED_INACCURATE = "solved_inaccurate"
+    MAX_STEPS = "max_steps"
+    TIME_LIMIT = "time_limit"
+    STALLED = "stalled"
+    NONFINITE = "nonfinite"
+    INTERRUPTED = "interrupted"
+
+    @property
+    def advice(self) -> str:
+        return _ADVICE[self]
+
+
+_ADVICE = {
+    Status.SOLVED: "The certificate holds to the asked tolerance.",
+    Status.SOLVED_INACCURATE: "The gap stopped falling within a hundred times the asked tolerance; "
+    "accept it, or try another method.",
+    Status.MAX_STEPS: "Raise max_steps, loosen tol, or raise beta.",
+    Status.TIME_LIMIT: "Raise max_seconds, loosen tol, or raise beta.",
+    Status.STALLED: "The gap stopped falling: try another method, loosen tol, or raise beta.",
+    Status.NONFINITE: "The iteration overflowed: rescale the data or try another method.",
+    Status.INTERRUPTED: "Stopped by hand; the best point so far is returned. Pass it as start= to go on.",
+}

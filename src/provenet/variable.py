@@ -1,0 +1,94 @@
+"""The one variable of every block, in its two shapes.
+
+A *stack* is a plain tensor ``(P, p, q)``: the convex weights ``Z_k``, one matrix a gate.
+`Factors` are neurons: ``Z_k = Σ_{j : gate_j = k} u_j v_jᵀ``.  A network is its factors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+Stack = Tensor
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Neurons ``(u_j, v_j)``, each behind one gate (BM eq. 17, 18).
+
+    left: (N, p) first-layer weights.  right: (N, q) second-layer weights.  gate: (N,) gate of each neuron.
+    """
+
+    left: Tensor
+    right: Tensor
+    gate: Tensor
+
+    @property
+    def n_neurons(self) -> int:
+        return self.left.shape[0]
+
+    def penalty(self) -> Tensor:
+        """½ Σ_j (‖u_j‖² + ‖v_j‖²), what weight decay multiplies by β."""
+        return 0.5 * (self.left.square().sum() + self.right.square().sum())
+
+    def stack(self, n_gates: int) -> Stack:
+        """The convex weights (P, p, q) these neurons add up to."""
+        p, q = self.left.shape[1], self.right.shape[1]
+        out = self.left.new_zeros(n_gates, p, q)
+        return out.index_add_(0, self.gate, self.left[:, :, None] * self.right[:, None, :])
+
+    def scaled(self, factor: float) -> Factors:
+        """Both layers times ``factor``: the stack times ``factor²``."""
+        return Factors(self.left * factor, self.right * factor, self.gate)
+
+    def to(self, dtype: torch.dtype) -> Factors:
+        return Factors(self.left.to(dtype), self.right.to(dtype), self.gate)
+
+    @staticmethod
+    def empty(p: int, q: int, dtype: torch.dtype = torch.float64) -> Factors:
+        return Factors(
+            torch.zeros(0, p, dtype=dtype), torch.zeros(0, q, dtype=dtype), torch.zeros(0, dtype=torch.long)
+        )
+
+    @staticmethod
+    def join(*parts: Factors) -> Factors:
+        return Factors(
+            torch.cat([f.left for f in parts]),
+            torch.cat([f.right for f in parts]),
+            torch.cat([f.gate for f in parts]),
+        )
+
+    def select(self, keep: Tensor) -> Factors:
+        return Factors(self.left[keep], self.right[keep], self.gate[keep])
+
+
+def factorise(stack: Stack, gates: Tensor | None = None) -> Factors:
+    """The cheapest neurons of a stack: an SVD a gate, √σ into each layer (AT App. A).
+
+    Their penalty is the stack's nuclear norm.  ``gates`` names the gates of the stack's rows when the stack
+    holds only some of them.
+    """
+    n_blocks, p, q = stack.shape
+    active = torch.nonzero(stack.abs().amax(dim=(1, 2)) > 0).flatten()
+    if active.numel() == 0:
+        return Factors.empty(p, q, stack.dtype)
+    if min(p, q) == 1:  # one neuron a gate: the SVD is a norm
+        return _factorise_vectors(stack[active], active if gates is None else gates[active])
+    U, sigma, Vh = torch.linalg.svd(stack[active], full_matrices=False)
+    keep = sigma > sigma.max() * torch.finfo(stack.dtype).eps
+    block, rank = torch.nonzero(keep, as_tuple=True)
+    root = sigma[block, rank].sqrt()[:, None]
+    names = active if gates is None else gates[active]
+    return Factors(U[block, :, rank] * root, Vh[block, rank, :] * root, names[block])
+
+
+def _factorise_vectors(stack: Stack, names: Tensor) -> Factors:
+    size = stack.shape[1] * stack.shape[2]
+    flat = stack.reshape(-1, size)
+    norm = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
+    direction, root = flat / norm, norm.sqrt()
+    one = torch.ones_like(norm)
+    left, right = (direction, one) if stack.shape[2] == 1 else (one, direction)
+    return Factors(left * root, right * root, names)
