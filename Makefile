@@ -1,0 +1,58 @@
+# make demo   set up .venv, fit real data, leave a report to look at
+# make test   set up .venv, run the tests
+# make bench  compare with other solvers
+# make lint   formatting, lints, types
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# torch is named with its version here too: it can never float to a CUDA build
+INSTALL := $(PIP) install --quiet -c constraints.txt --no-build-isolation torch==2.13.0
+SETTINGS := pyproject.toml constraints.txt
+export MPLBACKEND := Agg
+
+.PHONY: demo test bench lint format clean
+
+demo: $(VENV)/.ready
+	$(BIN)/provenet demo
+
+# one thread a worker: two on small matrices are slower than one
+test: $(VENV)/.ready-dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q $(TESTS)
+
+bench: $(VENV)/.ready-bench
+	$(BIN)/python -m benchmarks
+
+lint: $(VENV)/.ready-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/.ready-dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean:
+	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
+		|| { echo "provenet needs Python 3.10 or newer; say which with: make PYTHON=python3.12 …" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.build: $(SETTINGS) | $(BIN)/python
+	$(PIP) install --quiet -c constraints.txt hatchling editables
+	@touch $@
+
+$(VENV)/.ready: $(VENV)/.build
+	$(INSTALL) -e .
+	@touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.build
+	$(INSTALL) -e '.[dev]'
+	@touch $@ $(VENV)/.ready
+
+$(VENV)/.ready-bench: $(VENV)/.build
+	$(INSTALL) -e '.[bench]'
+	@touch $@ $(VENV)/.ready
