@@ -8,13 +8,14 @@ from typing import Any
 from provenet.certificates import certify
 from provenet.problem import Problem
 from provenet.solvers.admm import ADMM
+from provenet.solvers.cvx import CVX
 from provenet.solvers.loop import Callback, Limits, Method, Record, run
 from provenet.solvers.solution import Solution
 from provenet.solvers.status import Status
 from provenet.solvers.threads import right_threads
 from provenet.variable import Factors
 
-METHODS: dict[str, type[Method[Any]]] = {"admm": ADMM}
+METHODS: dict[str, type[Method[Any]]] = {"admm": ADMM, "cvx": CVX}
 
 
 def solve(

@@ -1,0 +1,153 @@
+"""The program handed to CVXPY: slow and general, the reference of the tests."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import torch
+from torch import Tensor
+
+from provenet.gauges import GroupNorm, NuclearNorm
+from provenet.losses import Loss
+from provenet.operators import Operator
+from provenet.problem import Program
+from provenet.solvers.loop import Method, Point
+from provenet.variable import Factors, Stack
+
+_MAX_ENTRIES = 5e7  # of the operator's matrix
+_TIGHT: dict[str, dict[str, Any]] = {"CLARABEL": {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}}
+
+
+@dataclass(frozen=True)
+class CVXState:
+    stack: Stack
+    done: bool
+
+
+@dataclass(frozen=True)
+class CVX(Method[CVXState]):
+    """One step: the whole solve.  ``solver``: any conic solver CVXPY knows; ``options`` are passed on to it.
+
+    Clarabel is asked for more than its default accuracy: the dual point comes from the primal one's gradient, so
+    half of the digits would be lost.
+    """
+
+    solver: str = "CLARABEL"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    name = "cvx"
+
+    def refuses(self, program: Program) -> str | None:
+        if program.loss.name not in _LOSSES:
+            return f"loss {program.loss.name!r} is not written for CVXPY."
+        if not isinstance(program.gauge, (NuclearNorm, GroupNorm)):
+            return f"gauge {type(program.gauge).__name__} is not written for CVXPY."
+        entries = float(np.prod(program.operator.output_shape)) * float(np.prod(program.operator.stack_shape))
+        if entries > _MAX_ENTRIES:
+            return (
+                f"its matrix has {entries:.2g} entries, more than the {_MAX_ENTRIES:.0e} this reference solver takes."
+            )
+        return None
+
+    def init(self, program: Program, start: Factors | None) -> CVXState:
+        _cvxpy()  # say that it is missing before anything else
+        op = program.operator
+        return CVXState(op.new_stack() if start is None else start.stack(op.n_gates), done=False)
+
+    def step(self, program: Program, state: CVXState) -> CVXState:
+        cp = _cvxpy()
+        P, p, q = program.operator.stack_shape
+        blocks = [cp.Variable((p, q)) for _ in range(P)]
+        problem = cp.Problem(cp.Minimize(_objective(cp, program, blocks)))
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "Solution may be inaccurate")  # the certificate says how inaccurate
+                problem.solve(solver=self.solver, **(_TIGHT.get(self.solver, {}) | self.options))
+        except cp.error.SolverError as error:
+            warnings.warn(f"cvx: {self.solver} failed, the start is returned: {error}", RuntimeWarning, stacklevel=2)
+        if any(block.value is None for block in blocks):
+            return replace(state, done=True)
+        return CVXState(torch.from_numpy(np.stack([block.value for block in blocks])), done=True)
+
+    def point(self, program: Program, state: CVXState) -> Point:
+        return Point(
+            program.operator.forward(state.stack),
+            float(program.gauge.value(state.stack)),
+            lambda: program.gauge.factorise(state.stack),
+        )
+
+    def finished(self, state: CVXState) -> bool:
+        return state.done
+
+
+def _objective(cp: Any, program: Program, blocks: list[Any]) -> Any:
+    """L(A(Z)) + β Σ γ(Z_k) as a CVXPY expression of the blocks Z_k (p, q)."""
+    op = program.operator
+    weights = cp.hstack([cp.vec(block, order="C") for block in blocks])
+    outputs = op.output_shape[-1]
+    rows = int(np.prod(op.output_shape[:-1]))
+    prediction = cp.reshape(matrix(op) @ weights, (rows, outputs), order="C")
+    nuclear = isinstance(program.gauge, NuclearNorm) and min(op.p, op.q) > 1
+    norms = [cp.normNuc(block) if nuclear else cp.norm(block, "fro") for block in blocks]
+    return _LOSSES[program.loss.name](cp, prediction, program.loss) + program.beta * cp.sum(norms)
+
+
+def matrix(operator: Operator) -> scipy.sparse.csr_matrix:
+    """A as a matrix, outputs × P·p·q, both sides read row by row."""
+    unit = operator.new_stack()
+    entries = unit.view(-1)
+    columns = []
+    for i in range(entries.numel()):
+        entries[i] = 1
+        columns.append(scipy.sparse.csc_matrix(operator.forward(unit).reshape(-1, 1).numpy()))
+        entries[i] = 0
+    return scipy.sparse.hstack(columns, format="csr")
+
+
+def _rows(loss: Loss) -> tuple[np.ndarray, np.ndarray]:
+    """Targets (rows, c) and the weight of each row (rows, 1)."""
+    target: Tensor = loss.target
+    weight = loss.weight.expand(*target.shape[:-1], 1)
+    return target.reshape(-1, target.shape[-1]).numpy(), weight.reshape(-1, 1).numpy()
+
+
+def _squared(cp: Any, prediction: Any, loss: Loss) -> Any:
+    target, weight = _rows(loss)
+    return 0.5 * cp.sum_squares(cp.multiply(np.sqrt(weight) + 0 * target, prediction - target))
+
+
+def _softmax(cp: Any, prediction: Any, loss: Loss) -> Any:
+    target, weight = _rows(loss)
+    log_sum = cp.log_sum_exp(prediction, axis=1)
+    return cp.sum(cp.multiply(weight[:, 0], log_sum)) - cp.sum(cp.multiply(weight * target, prediction))
+
+
+def _logistic(cp: Any, prediction: Any, loss: Loss) -> Any:
+    target, weight = _rows(loss)
+    return cp.sum(cp.multiply(weight + 0 * target, cp.logistic(prediction)) - cp.multiply(weight * target, prediction))
+
+
+def _huber(cp: Any, prediction: Any, loss: Loss) -> Any:
+    target, weight = _rows(loss)
+    return 0.5 * cp.sum(cp.multiply(weight + 0 * target, cp.huber(prediction - target, loss.delta)))  # type: ignore[attr-defined]
+
+
+_LOSSES: dict[str, Callable[[Any, Any, Loss], Any]] = {
+    "squared": _squared,
+    "softmax": _softmax,
+    "logistic": _logistic,
+    "huber": _huber,
+}
+
+
+def _cvxpy() -> Any:
+    try:
+        import cvxpy
+    except ImportError:
+        raise ImportError("method 'cvx' needs CVXPY and a solver: pip install 'provenet[cvx]'.") from None
+    return cvxpy
