@@ -1,0 +1,132 @@
+"""How a network does on data: what it should say, what it says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from provenet.problem import Problem
+from provenet.report.canvas import plain
+from provenet.solvers import Solution
+
+Predict = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """points: (n, …) samples.  truth, predicted: class indices (n,), or values (n, c).  labels: names of the classes, or None."""
+
+    points: np.ndarray
+    truth: np.ndarray
+    predicted: np.ndarray
+    labels: tuple[str, ...] | None
+    at: Callable[[np.ndarray], np.ndarray]  # new samples (m, …) → class indices (m,) or values (m, c)
+
+    @property
+    def n_right(self) -> int:
+        return int((self.truth == self.predicted).sum())
+
+    @property
+    def score(self) -> float:
+        """Accuracy, or R² (NaN for a constant target)."""
+        if self.labels is not None:
+            return float(np.mean(self.truth == self.predicted))
+        residual = np.square(self.truth - self.predicted).sum()
+        spread = np.square(self.truth - self.truth.mean(axis=0)).sum()
+        return float(1 - residual / spread) if spread > 0 else float("nan")
+
+    def confusion(self) -> np.ndarray:
+        """(K, K): rows are the truth, columns the prediction."""
+        size = len(self.labels or ())
+        return np.bincount(self.truth * size + self.predicted, minlength=size * size).reshape(size, size)
+
+
+def evaluate(
+    solution: Solution, X: Any = None, y: Any = None, predict: Predict | None = None, classes: Sequence[Any] | None = None
+) -> Fit:
+    """The fit on (X, y), or on the problem's own data where they are not given.
+
+    ``predict`` maps X to labels or values; without it the network's outputs are read, the largest of a row being its
+    class.  ``classes`` are the labels in the order of the outputs.
+    """
+    problem = solution.problem
+    if (X is None) != (y is None):
+        raise ValueError("X, y: give both, or neither for the data of the problem.")
+    if classes is None and problem.loss.name not in ("softmax", "logistic"):
+        return _evaluate_values(solution, X, y, predict)
+    names = np.array(range(max(2, problem.program.operator.output_shape[-1])) if classes is None else classes, dtype=object)
+    if X is None:
+        X, y = problem.X.numpy(), names[_target_classes(problem)]
+    own = predict or (lambda samples: names[_output_classes(problem, outputs(solution, samples))])
+
+    def labels_of(samples: Any) -> list[Any]:
+        return np.asarray(own(samples)).ravel().tolist()
+
+    truth, said = np.asarray(y).ravel().tolist(), labels_of(X)
+    if classes is None and predict is not None:
+        names = np.unique(np.array(truth + said))
+    index = {label: i for i, label in enumerate(dict.fromkeys([*names.tolist(), *truth, *said]))}
+
+    def indices(labels: list[Any]) -> np.ndarray:
+        return np.array([index.get(label, len(index)) for label in labels], dtype=int)
+
+    shown = tuple(plain(label) for label in index)
+    return Fit(_array(X), indices(truth), indices(said), shown, lambda new: indices(labels_of(_like(X, new))))
+
+
+def _evaluate_values(solution: Solution, X: Any, y: Any, predict: Predict | None) -> Fit:
+    problem = solution.problem
+    if X is None:
+        X, y = problem.X.numpy(), problem.loss.target.numpy()
+    width = problem.program.operator.output_shape[-1]
+    own = predict or (lambda samples: outputs(solution, samples))
+
+    def values(samples: Any) -> np.ndarray:
+        return np.asarray(own(samples), dtype=float).reshape(-1, width)
+
+    truth = np.asarray(y, dtype=float).reshape(-1, width)
+    return Fit(_array(X), truth, values(X), None, lambda new: values(_like(X, new)))
+
+
+def training_score(solution: Solution, classify: bool) -> float:
+    """Accuracy or R² of a solution on the data of its problem."""
+    names = range(max(2, solution.problem.program.operator.output_shape[-1])) if classify else None
+    return evaluate(solution, classes=names).score
+
+
+def outputs(solution: Solution, samples: Any) -> np.ndarray:
+    """What the network itself says, (m, …, c)."""
+    with torch.no_grad():
+        return solution.network()(torch.from_numpy(_array(samples))).numpy()
+
+
+def _target_classes(problem: Problem) -> np.ndarray:
+    target = problem.loss.target.numpy()
+    return _classes(target, _halfway(target))
+
+
+def _output_classes(problem: Problem, given: np.ndarray) -> np.ndarray:
+    """A logit is cut at 0, a fitted label halfway between the labels."""
+    return _classes(given, 0.0 if problem.loss.name == "logistic" else _halfway(problem.loss.target.numpy()))
+
+
+def _classes(values: np.ndarray, cut: float) -> np.ndarray:
+    several = values.shape[-1] > 1
+    return values.argmax(axis=-1).ravel() if several else (values > cut).astype(int).ravel()
+
+
+def _halfway(target: np.ndarray) -> float:
+    return float(target.min() + target.max()) / 2
+
+
+def _array(X: Any) -> np.ndarray:
+    return np.ascontiguousarray(X, dtype=float)
+
+
+def _like(X: Any, samples: np.ndarray) -> Any:
+    """New samples in the clothes of X: a data frame keeps its column names."""
+    return type(X)(samples, columns=X.columns) if hasattr(X, "columns") else samples

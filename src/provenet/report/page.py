@@ -1,0 +1,163 @@
+"""The report: a solution, and what is known of its data, as one self-contained page."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Sequence
+from decimal import ROUND_FLOOR
+from functools import cache
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from provenet.report import figures, tables, words
+from provenet.report.anatomy import Anatomy, dissect
+from provenet.report.canvas import Drawing, plain
+from provenet.report.fit import Fit, Predict, evaluate, training_score
+from provenet.report.maps import network_map
+from provenet.report.numerals import count, number, outward, percent, seconds
+from provenet.solvers import Solution
+
+
+def write_report(target: str | os.PathLike[str], **content: Any) -> Path:
+    """Render the report (arguments as `render_report`) into ``target``: whole, or not at all."""
+    target = Path(target)
+    page = render_report(**content).encode()
+    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(page)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)  # mkstemp's 0600 is for secrets
+        os.replace(name, target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return target
+
+
+def report(estimator: Any, target: str | os.PathLike[str], X: Any = None, y: Any = None, **content: Any) -> Path:
+    """The report of a fitted estimator on (X, y), or on the data it was fitted to."""
+    own = {
+        "solution": estimator.solution_,
+        "predict": None if X is None else estimator.predict,
+        "classes": getattr(estimator, "classes_", None),
+        "feature_names": getattr(estimator, "feature_names_in_", None),
+    }
+    return write_report(target, **(own | {"X": X, "y": y} | content))
+
+
+def render_report(
+    *,
+    solution: Solution,
+    X: Any = None,
+    y: Any = None,
+    predict: Predict | None = None,
+    classes: Sequence[Any] | None = None,
+    path: Sequence[Solution] | None = None,
+    scores: Sequence[float] | None = None,
+    title: str | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> str:
+    """The page as a string; the same arguments give the same page.
+
+    X, y: samples and labels or values to judge the network on; its training data if left out.  ``predict`` maps X to
+    labels or values and ``classes`` names the outputs; without them the network's outputs are read.  ``path``:
+    solutions along β, and ``scores`` one number for each (training accuracy or R² if left out).
+    """
+    if scores is not None and (path is None or len(scores) != len(path)):
+        raise ValueError("scores: give one score for each solution of path.")
+    fit = evaluate(solution, X, y, predict, classes)
+    anatomy = dissect(solution)
+    features = _feature_names(fit, feature_names)
+    context = {
+        "title": plain(title or _title(solution)),
+        "verdict": words.verdict(solution.problem, solution.certificate, solution.status),
+        "tiles": _tiles(solution, fit, anatomy),
+        "meaning": words.meaning(solution.problem, solution.certificate),
+        "limits": words.limits(solution.problem, solution.certificate),
+        "sections": _sections(solution, fit, anatomy, features, path, scores),
+        "tables": tables.all_tables(solution, fit, features, _versions()),
+    }
+    return _environment().get_template("report.html.j2").render(context)
+
+
+@cache
+def _environment() -> Environment:
+    loader = PackageLoader("provenet", "report/templates")
+    return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+
+
+def _title(solution: Solution) -> str:
+    samples, features = solution.problem.X.shape[0], "×".join(str(size) for size in solution.problem.X.shape[1:])
+    return f"{tables.network_name(solution)} on {count(samples)} × {features} data"
+
+
+def _tiles(solution: Solution, fit: Fit, anatomy: Anatomy) -> list[tuple[str, str, str]]:
+    """(name, number, remark) of what matters most."""
+    certificate = solution.certificate
+    lower, upper = outward(min(certificate.dual, certificate.primal), certificate.primal)
+    classify = fit.labels is not None
+    score = percent(fit.score, 3, ROUND_FLOOR) if classify else "–" if np.isnan(fit.score) else number(fit.score)
+    remark = f"{count(fit.n_right)} of {count(fit.truth.size)} right" if classify else "of the variance, explained"
+    return [
+        ("Objective", upper, "of this network"),
+        ("Lower bound", lower, "for every network in scope"),
+        ("Relative gap", number(certificate.relative_gap, 2), f"{number(certificate.tol)} asked for"),
+        ("Accuracy" if classify else "R²", score, remark),
+        ("Neurons", count(anatomy.n_neurons), f"behind {anatomy.n_active} of {count(anatomy.n_gates, 'gate')}"),
+        ("Time", seconds(solution.seconds), f"{count(solution.steps, 'step')} of {solution.method}"),
+    ]
+
+
+def _sections(
+    solution: Solution,
+    fit: Fit,
+    anatomy: Anatomy,
+    features: Sequence[str],
+    path: Sequence[Solution] | None,
+    scores: Sequence[float] | None,
+) -> list[tuple[str, str, list[Drawing]]]:
+    """(heading, text, drawings)."""
+    maps = network_map(fit, solution, anatomy, features)
+    judged = [figures.confusion(fit)] if fit.labels is not None else [figures.predicted_against_true(fit), figures.residuals(fit)]
+    sections = [("What the network does", "", maps + judged)]
+    if solution.history:
+        convergence = [figures.objective(solution.history), figures.gap(solution.history, solution.certificate.tol)]
+        sections.append(("How it got there", "", convergence))
+    else:
+        sections.append(("How it got there", "The run ended before its first look at the gap.", []))
+    if anatomy.n_neurons:
+        inside = [figures.gates(anatomy), figures.spectrum(anatomy), figures.pull(anatomy)]
+        sections.append(("What is inside", words.optimality(solution), inside))
+    else:
+        sections.append(("What is inside", words.nothing_inside(solution), [figures.pull(anatomy)]))
+    if path:
+        classify = fit.labels is not None
+        name = "score" if scores is not None else "training accuracy" if classify else "training R²"
+        values = scores if scores is not None else [training_score(s, classify) for s in path]
+        text = "From β_max, where the zero network is the best, downward: less β, more neurons, a closer fit to the training data."
+        sections.append(("The path in β", text, figures.path(path, values, name)))
+    return sections
+
+
+def _feature_names(fit: Fit, names: Sequence[str] | None) -> list[str]:
+    width = fit.points.shape[-1]
+    if names is None:
+        return [f"feature {i}" for i in range(width)]
+    if len(names) != width:
+        raise ValueError(f"feature_names: {width} features need {width} names, got {len(names)}.")
+    return [plain(name) for name in names]
+
+
+def _versions() -> dict[str, str]:
+    import provenet  # late: the package's own front door may import this module
+
+    packages = ("torch", "numpy", "scipy", "scikit-learn")
+    return {"provenet": provenet.__version__, "Python": platform.python_version()} | {p: version(p) for p in packages}

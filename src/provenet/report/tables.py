@@ -1,0 +1,138 @@
+"""The small print: settings, data, certificate, versions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from provenet.report.fit import Fit
+from provenet.report.numerals import count, number, outward, seconds
+from provenet.report.words import LOSSES
+from provenet.solvers import Solution
+
+_ROWS_SHOWN = 20
+_SCOPES = {
+    "linear": "linear networks of any width",
+    "fixed_gates": "networks with these gates, of any width",
+    "all_arrangements": "ReLU networks of any width",
+}
+_CONDITIONS = {
+    "wide_enough": "at least p + q neurons at every gate (BM Thm 3.3)",
+    "rank_deficient": "rank-deficient neurons at every gate (BM Thm 3.3)",
+    "full_rank": "full rank at every gate (BM Thm 3.5)",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    head: tuple[str, ...]
+    rows: list[tuple[str, ...]]
+    note: str = ""
+
+
+def all_tables(solution: Solution, fit: Fit, features: Sequence[str], versions: Mapping[str, str]) -> list[Table]:
+    tables = [_certificate(solution), _run(solution), _settings(solution), _data(solution, fit)]
+    if fit.labels is not None:
+        tables.append(_classes(fit))
+    if fit.points.ndim == 2:
+        tables.append(_features(fit, features))
+    return [*tables, Table("Versions", (), list(versions.items()))]
+
+
+def network_name(solution: Solution) -> str:
+    """Gated-ReLU MLP, linear attention block, …"""
+    kind = {"gated_relu": "Gated-ReLU", "relu": "ReLU", "linear": "Linear"}[solution.problem.activation]
+    name = solution.problem.block.name
+    return f"{kind} {name.upper() if len(name) < 5 else name + ' block'}"
+
+
+def _certificate(solution: Solution) -> Table:
+    c = solution.certificate
+    lower, upper = outward(min(c.dual, c.primal), c.primal)
+    rows = [
+        ("status", c.status.replace("_", " ")),
+        ("objective (primal)", upper),
+        ("lower bound (dual)", lower),
+        ("gap", number(max(c.gap, 0.0))),
+        ("relative gap", f"{number(c.relative_gap)} ({number(c.tol)} asked for)"),
+        ("strongest pull ÷ β", number(c.polar_max / c.beta, 9)),
+        ("how the pull was bounded", c.bound),
+        ("scope", f"{c.scope}: {_SCOPES[c.scope]}"),
+        ("bound of BM Thm 3.4", number(c.theorem_bound)),
+    ]
+    rows += [(_CONDITIONS.get(name, name), "yes" if holds else "no") for name, holds in c.conditions.items()]
+    return Table("Certificate", (), rows, "The theorem's bound and the rank conditions suppose an exact stationary point; they are "
+                 "shown for interest. The certificate does not use them.")  # fmt: skip
+
+
+def _run(solution: Solution) -> Table:
+    rows = [
+        ("method", solution.method),
+        ("ended", solution.status.value.replace("_", " ")),
+        ("advice", solution.status.advice),
+        ("steps", count(solution.steps)),
+        ("time", seconds(solution.seconds)),
+    ]
+    return Table("Run", (), rows)
+
+
+def _settings(solution: Solution) -> Table:
+    problem = solution.problem
+    rows = [
+        ("block", problem.block.name),
+        *((name.replace("_", " "), str(value)) for name, value in problem.block.settings().items()),
+        ("activation", problem.activation.replace("_", " ")),
+        ("gates", count(problem.program.operator.n_gates) if problem.gate_vectors is not None else "none"),
+        ("loss", LOSSES.get(problem.loss.name, problem.loss.name)),
+        ("readout", problem.readout),
+        ("β", number(problem.beta, 6)),
+        ("β_max", f"{number(problem.beta_max, 6)} (from here on the zero network is the best)"),
+        ("β ÷ β_max", number(problem.beta / problem.beta_max if problem.beta_max else float("inf"))),
+    ]
+    return Table("Settings", (), rows)
+
+
+def _data(solution: Solution, fit: Fit) -> Table:
+    problem = solution.problem
+    weight = problem.loss.sample_weight
+    rows = [
+        ("trained on", count(problem.X.shape[0], "sample")),
+        ("shape of a sample", " × ".join(str(size) for size in problem.X.shape[1:])),
+        ("outputs", count(problem.program.operator.output_shape[-1])),
+        ("range of X", f"{number(float(problem.X.min()))} to {number(float(problem.X.max()))}"),
+        ("judged on", count(fit.points.shape[0], "sample")),
+    ]
+    if float(weight.min()) != 1 or float(weight.max()) != 1:
+        rows.append(("sample weights", f"{number(float(weight.min()))} to {number(float(weight.max()))}"))
+    if fit.labels is None:
+        rows.append(("range of y", f"{number(float(fit.truth.min()))} to {number(float(fit.truth.max()))}"))
+    return Table("Data", (), rows)
+
+
+def _classes(fit: Fit) -> Table:
+    assert fit.labels is not None
+    table = fit.confusion()
+    rows = []
+    for k, label in enumerate(fit.labels[:_ROWS_SHOWN]):
+        true, said, right = int(table[k].sum()), int(table[:, k].sum()), int(table[k, k])
+        rows.append((label, count(true), count(said), _share(right, true), _share(right, said)))
+    return Table("Classes", ("class", "samples", "predicted", "recall", "precision"), rows, _more(len(fit.labels)))
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "–"
+
+
+def _features(fit: Fit, names: Sequence[str]) -> Table:
+    rows = []
+    for name, column in zip(names[:_ROWS_SHOWN], fit.points.T, strict=False):
+        summary = (column.min(), column.mean(), column.max(), column.std())
+        rows.append((name, *(number(float(np.float64(value))) for value in summary)))
+    return Table("Features", ("feature", "min", "mean", "max", "deviation"), rows, _more(len(names)))
+
+
+def _more(total: int) -> str:
+    return f"The first {_ROWS_SHOWN} of {count(total)}." if total > _ROWS_SHOWN else ""

@@ -1,0 +1,161 @@
+"""A certificate in plain sentences, for the report and the command line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR
+
+from provenet.certificates import Certificate
+from provenet.problem import Problem
+from provenet.report.numerals import count, number, outward, percent
+from provenet.solvers import Solution, Status
+
+LOSSES = {
+    "squared": "squared loss",
+    "softmax": "softmax cross-entropy",
+    "logistic": "logistic loss",
+    "huber": "Huber loss",
+}
+
+_ROUNDING = 1e-14  # a gap below this is float64's, not the network's
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a certificate says: a headline, the sentence that is proven, and, where it falls short, what to do."""
+
+    certified: bool
+    headline: str
+    sentence: str
+    advice: str
+
+
+def verdict(problem: Problem, certificate: Certificate, status: Status | None = None) -> Verdict:
+    """``status`` is how the run ended, where there was one: its advice is given when the certificate falls short."""
+    certified = certificate.status == "certified"
+    headline = _headline(certificate, certified)
+    advice = "" if certified or status is None else status.advice
+    return Verdict(certified, headline, claim(problem, certificate), advice)
+
+
+def _headline(certificate: Certificate, certified: bool) -> str:
+    above = excess(certificate)
+    if not certified:
+        asked = f"a relative gap of {number(certificate.tol)} was asked for"
+        return f"Not certified: the relative gap is {number(certificate.relative_gap)}, and {asked}"
+    if above < _ROUNDING:
+        return "Proven optimal, to the last digit"
+    return f"Proven optimal to within {percent(above)}"
+
+
+def claim(problem: Problem, certificate: Certificate) -> str:
+    """The sentence that is proven, whether or not the asked tolerance is met; rounded outward, so that it stays true."""
+    lower, upper = outward(min(certificate.dual, certificate.primal), certificate.primal)
+    above = excess(certificate)
+    if above == float("inf"):
+        return (
+            f"This network has an objective of {upper}. The lower bound found, {lower}, is below zero and says nothing: "
+            "no objective is negative."
+        )
+    nobody = f"{nobody_else(problem, certificate.scope)} can have an objective lower than {lower} on this data"
+    return f"{nobody}; this one has {upper}: {_above_the_best(above)}."
+
+
+def excess(certificate: Certificate) -> float:
+    """The most that primal can exceed the best p*, as a share of p*: gap/dual, as dual ≤ p*."""
+    if certificate.gap <= 0:
+        return 0.0
+    return certificate.gap / certificate.dual if certificate.dual > 0 else float("inf")
+
+
+def _above_the_best(above: float) -> str:
+    if above < _ROUNDING:
+        return "the best there is, to the last digit"
+    if above < 1:
+        return f"at most {percent(above)} above the best"
+    return f"it may be as much as {number(1 + above, 2)} times the best"
+
+
+def nobody_else(problem: Problem, scope: str) -> str:
+    """The subject of the claim: exactly the networks that it speaks of."""
+    noun = "network" if problem.block.name == "mlp" else f"{problem.block.name} block"
+    gates = problem.program.operator.n_gates
+    if scope == "linear":
+        return f"No linear two-layer {noun} of any width"
+    if scope == "all_arrangements":
+        return f"No two-layer ReLU {noun} of any width"
+    if problem.activation == "relu":
+        return f"No ReLU {noun} whose neurons keep to {_these(gates, 'activation pattern')}"
+    return f"No gated-ReLU {noun} with {_these(gates, 'gate')}"
+
+
+def _these(n: int, noun: str) -> str:
+    return f"this one {noun}" if n == 1 else f"these {count(n, noun)}"
+
+
+def meaning(problem: Problem, certificate: Certificate) -> list[str]:
+    """What the certificate means."""
+    loss = LOSSES.get(problem.loss.name, problem.loss.name)
+    points = [
+        f"The objective is the {loss}, summed over {count(problem.X.shape[0], 'sample')}, "
+        f"plus β/2 times the squared weights of both layers, with β = {number(problem.beta)}.",
+        "The lower bound holds for networks of any width, trained in any way and for any time. It comes from convex duality "
+        "and supposes nothing of the solver: no convergence, no luck.",
+        "Both numbers were recomputed from the weights of the network and the data, in double precision, "
+        "after the solver had finished.",
+    ]
+    if certificate.bound == "probabilistic":
+        points.append("One step of the bound is probabilistic: it fails with a probability of at most 10⁻¹².")
+    return points
+
+
+def limits(problem: Problem, certificate: Certificate) -> list[str]:
+    """What the certificate does not mean: its scope."""
+    points = []
+    if certificate.scope == "linear":
+        points.append("It speaks of linear networks. Networks with gates or ReLUs can fit this data better.")
+    elif certificate.scope == "fixed_gates":
+        what = "activation patterns" if problem.activation == "relu" else "gates"
+        points.append(
+            f"It speaks of networks with these {what}. With other {what}, or more of them, a lower objective may be possible; "
+            "so it is no proof about ReLU networks at large."
+        )
+    points += [
+        "It is about this data. How well the network does on new samples is another question, to be answered with new samples.",
+        "It is about this objective. Another loss, another β or other preprocessing is another problem, with another best.",
+    ]
+    return points
+
+
+def optimality(solution: Solution) -> str:
+    """Why nothing better exists, or what is missing: the pull of the gates (BM Thm 3.4)."""
+    certificate = solution.certificate
+    pull = certificate.polar_max / certificate.beta
+    if pull <= 1:
+        return "No gate pulls harder than β, so no neuron, old or new, can lower the objective."
+    return (
+        f"The strongest gate pulls {number(pull, 6)} times as hard as β; at an optimum none pulls harder than 1. "
+        "The lower bound takes the difference into account."
+    )
+
+
+def summary(solution: Solution) -> str:
+    """Two or three sentences, for a terminal."""
+    said = verdict(solution.problem, solution.certificate, solution.status)
+    return "\n".join(part for part in (f"{said.headline}.", said.sentence, said.advice) if part)
+
+
+def share_right(right: int, total: int) -> str:
+    """An accuracy, rounded down: 100 % only when all are right."""
+    return percent(right / total, 4, ROUND_FLOOR) if total else "no samples"
+
+
+def nothing_inside(solution: Solution) -> str:
+    """Of a network without neurons."""
+    problem = solution.problem
+    if problem.beta >= problem.beta_max:
+        return (
+            f"Nothing: β = {number(problem.beta)} is no less than β_max = {number(problem.beta_max)}, and from there on the best "
+            "network is the zero network. A smaller β gives neurons."
+        )
+    return "Nothing: this network has no neurons, though β is below β_max. The run ended before it found any."
