@@ -1,0 +1,21 @@
+"""The contracts every operator, loss, gauge, solver and block keeps, as functions to run on your own.
+
+Each ``check_…`` raises AssertionError where the contract is broken; none needs pytest.
+"""
+
+from provenet.testing.bank import Case, problem_bank
+from provenet.testing.blocks import check_block
+from provenet.testing.gauges import check_gauge
+from provenet.testing.losses import check_loss
+from provenet.testing.operators import check_operator
+from provenet.testing.solvers import check_solver
+
+__all__ = [
+    "Case",
+    "check_block",
+    "check_gauge",
+    "check_loss",
+    "check_operator",
+    "check_solver",
+    "problem_bank",
+]

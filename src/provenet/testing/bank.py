@@ -1,0 +1,103 @@
+"""A small bank of problems: every loss, one and several outputs, weights, intercept, wide and degenerate data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from provenet.blocks import MLP, formulate
+from provenet.problem import Problem
+from provenet.solvers import solve
+from provenet.verify import Verdict, verify
+
+
+@dataclass(frozen=True)
+class Case:
+    """A problem, and the arrays and settings it was posed with."""
+
+    name: str
+    X: np.ndarray
+    Y: np.ndarray
+    problem: Problem
+    sample_weight: np.ndarray | None = None
+
+    @cached_property
+    def optimum(self) -> float:
+        """p* by CVXPY."""
+        return solve(self.problem, "cvx", tol=1e-7).certificate.primal
+
+    def verify(self, network: Any) -> Verdict:
+        """The independent checker on a network for this problem."""
+        problem, gates = self.problem, network.gates
+        return verify(
+            self.X,
+            self.Y,
+            network.first.detach().numpy(),
+            network.second.detach().numpy(),
+            None if gates is None else gates.numpy(),
+            loss=problem.loss.name,
+            beta=problem.beta,
+            sample_weight=self.sample_weight,
+            fit_intercept=network.fit_intercept,
+            gate_vectors=None if problem.gate_vectors is None else problem.gate_vectors.numpy(),
+            delta=getattr(problem.loss, "delta", 1.0),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def problem_bank() -> list[Case]:
+    return list(_cases())
+
+
+def _cases() -> Iterator[Case]:
+    for loss in ("squared", "softmax", "logistic", "huber"):
+        for outputs in (1, 3):
+            yield make_case(loss, outputs=outputs)
+    yield make_case("squared", outputs=2, activation="linear")
+    yield make_case("softmax", outputs=3, activation="linear", weighted=True)
+    yield make_case("logistic", outputs=2, weighted=True, fit_intercept=True)
+    yield make_case("squared", outputs=3, n=6, d=12, gates=3)
+    yield make_case("squared", outputs=2, ratio=0.01)
+    yield make_case("huber", outputs=1, weighted=True, repeated=True)
+    yield make_case("squared", outputs=1, gates=1, n=1, d=1)
+
+
+def make_case(
+    loss: str,
+    n: int = 18,
+    d: int = 3,
+    outputs: int = 2,
+    gates: int = 8,
+    activation: str = "gated_relu",
+    ratio: float = 0.1,
+    weighted: bool = False,
+    fit_intercept: bool = False,
+    repeated: bool = False,
+    seed: int = 0,
+) -> Case:
+    """A random problem with β = ratio·β_max."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, d))
+    Y: np.ndarray
+    if loss == "softmax":
+        Y = rng.integers(0, max(outputs, 2), n)
+        Y[0] = max(outputs, 2) - 1  # so that every class is counted
+    elif loss == "logistic":
+        Y = rng.integers(0, 2, (n, outputs)).astype(float)
+    else:
+        Y = X @ rng.standard_normal((d, outputs)) + 2 * rng.standard_normal((n, outputs))
+    if repeated:
+        X, Y = np.repeat(X, 2, axis=0), np.repeat(Y, 2, axis=0)
+    weight = rng.integers(0, 4, len(X)).astype(float) if weighted else None
+    block = MLP(fit_intercept=fit_intercept)
+    problem = formulate(block, X, Y, activation, gates, loss, beta=1.0, sample_weight=weight, seed=seed)
+    problem = problem.with_beta(ratio * problem.beta_max)
+    traits = [f"{len(X)}x{d}", activation, f"ratio={ratio:g}"]
+    traits += [name for name, on in (("weighted", weighted), ("intercept", fit_intercept), ("repeated", repeated)) if on]
+    return Case(f"{loss}-{outputs}-" + "-".join(traits), X, Y, problem, weight)

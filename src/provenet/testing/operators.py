@@ -1,0 +1,81 @@
+"""The contract of an operator."""
+
+from __future__ import annotations
+
+import torch
+
+from provenet.operators import Operator
+from provenet.solvers.cvx import matrix
+from provenet.testing.close import assert_close, normal
+from provenet.variable import Factors
+
+
+def check_operator(operator: Operator, seed: int = 0) -> None:
+    """Dot test, linearity, factors, kernel, norm, restriction and rounding, in float64 and float32; small sizes."""
+    for dtype in (torch.float64, torch.float32):
+        _check(operator.to(dtype), torch.Generator().manual_seed(seed), 1e4 * torch.finfo(dtype).eps)
+    _check_rounding(operator, torch.Generator().manual_seed(seed))
+
+
+def _check(op: Operator, generator: torch.Generator, tol: float) -> None:
+    P, p, q = op.stack_shape
+    stack = normal(generator, P, p, q, dtype=op.dtype)
+    residual = normal(generator, *op.output_shape, dtype=op.dtype)
+    prediction, slope = op.forward(stack), op.adjoint(residual)
+    assert prediction.shape == op.output_shape, "A(Z) has another shape than output_shape"
+    assert slope.shape == op.stack_shape, "A*(R) has another shape than stack_shape"
+    assert prediction.dtype == slope.dtype == op.dtype, "A or A* changes the precision"
+
+    dense = torch.from_numpy(matrix(op).toarray())
+    norm = float(torch.linalg.matrix_norm(dense.double(), 2))
+    size = norm * float(torch.linalg.vector_norm(stack) * torch.linalg.vector_norm(residual))
+    dots = torch.stack([(prediction * residual).sum(), (stack * slope).sum()])
+    assert_close(dots[0], dots[1], tol, "dot test ⟨AZ, R⟩ = ⟨Z, A*R⟩", size)
+    assert_close(prediction.flatten(), dense @ stack.flatten(), tol, "A(Z) against its dense form")
+    assert_close(slope.flatten(), dense.T @ residual.flatten(), tol, "A*(R) against its dense form")
+    assert op.norm_upper() >= norm * (1 - 1e-14), f"norm_upper {op.norm_upper()} is below the norm {norm}"
+    _check_factors(op, generator, tol)
+
+    kernel = op.kernel()
+    if kernel is not None:
+        flat = residual.reshape(op.output_shape[0], -1)
+        expected = op.forward(slope).reshape(flat.shape)
+        assert_close(kernel @ flat, expected, tol, "kernel against AA*")
+        assert_close(kernel, kernel.T, tol, "symmetry of the kernel")
+
+    some = torch.arange(P - 1, -1, -2)
+    fewer = op.restrict(some)
+    assert fewer.stack_shape == (len(some), p, q), "restrict: wrong shape"
+    assert_close(fewer.adjoint(residual), slope[some], tol, "A* of the restricted operator")
+    only = torch.zeros_like(stack).index_copy_(0, some, stack[some])
+    assert_close(fewer.forward(stack[some]), op.forward(only), tol, "A of the restricted operator")
+    none = op.restrict(torch.zeros(0, dtype=torch.long))
+    assert_close(none.forward(stack[:0]), torch.zeros_like(prediction), 1.0, "A with no gate")
+
+
+def _check_factors(op: Operator, generator: torch.Generator, tol: float) -> None:
+    P, p, q = op.stack_shape
+    for n_neurons in (0, 2 * P + 1):
+        factors = Factors(
+            normal(generator, n_neurons, p, dtype=op.dtype),
+            normal(generator, n_neurons, q, dtype=op.dtype),
+            torch.randint(P, (n_neurons,), generator=generator),
+        )
+        residual = normal(generator, *op.output_shape, dtype=op.dtype)
+        slope = op.adjoint(residual)[factors.gate]  # (N, p, q)
+        assert_close(op.forward_factors(factors), op.forward(factors.stack(P)), tol, "A on factors")
+        left, right = op.adjoint_factors(residual, factors)
+        assert_close(left, torch.einsum("npq,nq->np", slope, factors.right), tol, "A* on factors, G v")
+        assert_close(right, torch.einsum("npq,np->nq", slope, factors.left), tol, "A* on factors, Gᵀ u")
+
+
+def _check_rounding(operator: Operator, generator: torch.Generator) -> None:
+    """``rounding`` bounds what float32 hides, seen from float64 on the very same numbers."""
+    rough = operator.to(torch.float32)
+    exact = rough.to(torch.float64)
+    for scale in (1e-6, 1.0, 1e6):
+        residual = normal(generator, *operator.output_shape, dtype=torch.float32) * scale
+        error = rough.adjoint(residual).double() - exact.adjoint(residual.double())
+        hidden = float(torch.linalg.matrix_norm(error, 2).max())
+        bound = rough.rounding(residual)
+        assert hidden <= bound, f"rounding: {hidden:.3e} is hidden, but the bound says {bound:.3e}"

@@ -1,0 +1,58 @@
+"""The contract of a solver."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from provenet.solvers import Method, Status, solve
+from provenet.testing.bank import Case
+from provenet.testing.close import normal
+from provenet.variable import Factors
+
+ROUNDING = 1e-11  # of a relative gap at the bank's sizes
+REFERENCE = 1e-7  # what CVXPY's optimum is good for, relatively
+
+
+def check_solver(method: Method[Any], case: Case, tol: float = 1e-6) -> str | None:
+    """CVXPY's optimum with a certificate that holds and that `verify` confirms; zero from β_max on; start untouched.
+
+    Returns the method's own reason where it refuses the problem, None where it passed.
+    """
+    problem = case.problem
+    reason = method.refuses(problem.program)
+    if reason is not None:
+        return reason
+    solution = solve(problem, method, tol=tol)
+    found = solution.certificate
+    assert solution.status is Status.SOLVED, f"{method.name} on {case}: {solution}"
+    assert found.holds(tol), f"{method.name} on {case}: solved, but {found}"
+    assert found.relative_gap >= -ROUNDING, f"{method.name} on {case}: a negative gap {found.relative_gap:.3e}"
+    slack = REFERENCE * abs(case.optimum)
+    assert found.dual <= case.optimum + slack, f"{method.name} on {case}: dual above CVXPY's optimum {case.optimum}"
+    assert case.optimum <= found.primal + slack, f"{method.name} on {case}: primal below CVXPY's optimum {case.optimum}"
+    verdict = case.verify(solution.network())
+    assert abs(verdict.gap - found.gap) <= 1e-9 * abs(found.primal), f"{method.name} on {case}: verify says {verdict}"
+
+    _check_zero(method, case)
+    _check_start(method, case, tol)
+    return None
+
+
+def _check_zero(method: Method[Any], case: Case) -> None:
+    solution = solve(case.problem.with_beta(case.problem.beta_max * (1 + 1e-9)), method, tol=1e-6)
+    assert solution.status is Status.SOLVED, f"{method.name} on {case}: β ≥ β_max is not solved"
+    assert float(solution.factors.penalty()) == 0, f"{method.name} on {case}: β ≥ β_max, but the network is not zero"
+
+
+def _check_start(method: Method[Any], case: Case, tol: float) -> None:
+    """From some other point, which is left as it was, the same optimum."""
+    P, p, q = case.problem.program.operator.stack_shape
+    generator = torch.Generator().manual_seed(1)
+    start = Factors(normal(generator, 4, p), normal(generator, 4, q), torch.randint(P, (4,), generator=generator))
+    kept = Factors(start.left.clone(), start.right.clone(), start.gate.clone())
+    solution = solve(case.problem, method, tol=tol, start=start)
+    assert solution.status is Status.SOLVED, f"{method.name} on {case}: not solved from another start: {solution}"
+    for name in ("left", "right", "gate"):
+        assert torch.equal(getattr(start, name), getattr(kept, name)), f"{method.name} on {case}: start.{name} changed"

@@ -1,0 +1,47 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from provenet.operators import MLPOperator
+from provenet.testing import check_operator
+
+
+def operator(n: int, d: int, gates: int, outputs: int) -> MLPOperator:
+    generator = torch.Generator().manual_seed(n + 10 * d + 100 * gates)
+    X = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    pattern = torch.rand(n, gates, generator=generator) < 0.6
+    return MLPOperator(X, pattern, outputs)
+
+
+@pytest.mark.parametrize(
+    ("n", "d", "gates", "outputs"),
+    [(7, 3, 5, 2), (7, 5, 3, 1), (4, 9, 2, 3), (1, 1, 1, 1), (6, 2, 1, 4), (30, 4, 12, 1)],
+)
+def test_mlp_operator(n: int, d: int, gates: int, outputs: int) -> None:
+    check_operator(operator(n, d, gates, outputs))
+
+
+@pytest.mark.parametrize("gates", [3, 8])
+def test_mlp_operator_is_the_formula(gates: int) -> None:
+    """A(Z) = Σ_k D_k X Z_k, written out."""
+    op = operator(6, 4, gates, 2)
+    stack = torch.randn(op.stack_shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    expected = sum(op.pattern[:, k, None] * (op.X @ stack[k]) for k in range(gates))
+    torch.testing.assert_close(op.forward(stack), expected)
+
+
+def test_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rows are worked on in tiles; a tile of one row gives the same."""
+    monkeypatch.setattr("provenet.operators.mlp._TILE_BYTES", 1)
+    check_operator(operator(7, 3, 5, 2))
+
+
+def test_a_wrong_adjoint_is_found() -> None:
+    class Wrong(MLPOperator):
+        def adjoint(self, residual: torch.Tensor) -> torch.Tensor:
+            return super().adjoint(residual) * (1 + 1e-4)
+
+    op = operator(7, 3, 5, 2)
+    with pytest.raises(AssertionError, match="dot test"):
+        check_operator(Wrong(op.X, op.pattern, 2))

@@ -1,0 +1,14 @@
+from __future__ import annotations
+
+import pytest
+
+from provenet.solvers import METHODS
+from provenet.testing import Case, check_solver, problem_bank
+
+
+@pytest.mark.parametrize("case", problem_bank(), ids=str)
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "auto"])
+def test_solver(name: str, case: Case) -> None:
+    reason = check_solver(METHODS[name](), case)
+    if reason is not None:
+        pytest.skip(f"{name}: {reason}")
