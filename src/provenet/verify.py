@@ -73,6 +73,8 @@ def verify(
     prediction = hidden @ second
     if Y.shape != prediction.shape:
         raise ValueError(f"Y: it has shape {Y.shape}, the network's outputs {prediction.shape}.")
+    if not np.isfinite(prediction).all():
+        raise ValueError("first, second: the network's outputs on X are not finite; there is nothing to verify.")
     value, theta, conjugate = _LOSSES[loss](prediction, Y, delta)
     primal = float((w * value).sum()) + beta / 2 * float((first**2).sum() + (second**2).sum())
 

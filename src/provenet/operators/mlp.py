@@ -78,10 +78,10 @@ class MLPOperator(Operator):
         return K
 
     def norm_upper(self) -> float:
-        # ‖A‖² = ‖K‖₂ ≤ max row sum of |K|; also ≤ Σ_k ‖X‖² as every D_k is a projection, and ≤ trace K.
+        # ‖A‖² = ‖K‖₂ ≤ trace K, and ≤ (gates open at one sample)·‖X‖²; each sum rounds by at most its length times eps
         trace = float((self.X.square().sum(1) * self.pattern.sum(1)).sum())
         spectral = float(torch.linalg.matrix_norm(self.X, 2)) ** 2 * self._multiplicity()
-        return min(trace, spectral) ** 0.5 * (1 + 1e-12)
+        return min(trace, spectral) ** 0.5 * (1 + 4 * (self.n + self.p) * torch.finfo(self.dtype).eps)
 
     def _multiplicity(self) -> float:
         """Largest number of gates open at one sample: ‖Σ_k D_k X Z_k‖² ≤ max_i |{k : D_ik = 1}| · ‖X‖² ‖Z‖²."""

@@ -99,5 +99,7 @@ def make_case(
     problem = formulate(block, X, Y, activation, gates, loss, beta=1.0, sample_weight=weight, seed=seed)
     problem = problem.with_beta(ratio * problem.beta_max)
     traits = [f"{len(X)}x{d}", activation, f"ratio={ratio:g}"]
-    traits += [name for name, on in (("weighted", weighted), ("intercept", fit_intercept), ("repeated", repeated)) if on]
+    traits += [
+        name for name, on in (("weighted", weighted), ("intercept", fit_intercept), ("repeated", repeated)) if on
+    ]
     return Case(f"{loss}-{outputs}-" + "-".join(traits), X, Y, problem, weight)

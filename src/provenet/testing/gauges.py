@@ -67,7 +67,9 @@ def _check_polar(gauge: Gauge, slope: Tensor, stack: Tensor) -> None:
     reached = torch.einsum("kp,kpq,kq->k", u, slope, v)
     live = bounds.upper > 0
     ones = torch.ones(int(live.sum()), dtype=torch.float64)
-    assert_close(torch.linalg.vector_norm(u[live], dim=1) * torch.linalg.vector_norm(v[live], dim=1), ones, 1e-9, "atom")
+    assert_close(
+        torch.linalg.vector_norm(u[live], dim=1) * torch.linalg.vector_norm(v[live], dim=1), ones, 1e-9, "atom"
+    )
     assert bool((reached >= bounds.lower * (1 - 1e-9)).all()), "the atom does not attain the polar's lower bound"
     assert bool((reached <= bounds.upper).all()), "an atom exceeds the polar's upper bound"
     _check_factorise(gauge, slope)

@@ -54,7 +54,9 @@ def _check_convexity(loss: Loss, a: Tensor, b: Tensor) -> None:
 def _check_fenchel(loss: Loss, prediction: Tensor, other: Tensor) -> None:
     """L(Ŷ) + L*(Θ) ≥ ⟨Θ, Ŷ⟩ for every Θ, with equality at the gradient."""
     theta = loss.gradient(prediction)
-    value, conjugate, product = (float(x) for x in (loss.value(prediction), loss.conjugate(theta), (theta * prediction).sum()))
+    value, conjugate, product = (
+        float(x) for x in (loss.value(prediction), loss.conjugate(theta), (theta * prediction).sum())
+    )
     size = 1 + abs(value) + abs(conjugate) + float((theta * prediction).abs().sum())
     assert abs(value + conjugate - product) <= 1e-11 * size, "Fenchel–Young equality at the gradient"
     elsewhere = loss.gradient(other)
@@ -70,14 +72,13 @@ def _check_fenchel(loss: Loss, prediction: Tensor, other: Tensor) -> None:
 
 
 def _check_prox(loss: Loss, point: Tensor, step: float) -> None:
-    """(point − y)/step = ∇L(y), within the rounding of either side; a step a sample gives the same."""
+    """point − y = step·∇L(y), but for the rounding of y, that of numbers as large as the point and the pull."""
     y = loss.prox(point, step)
     assert bool(torch.isfinite(y).all()), f"prox is not finite (step {step:g}, point up to {_largest(point):.1e})"
-    pull = step * loss.gradient(y)
-    # how far y is off: the residual over the curvature of its own row, and at least over one
-    residual = (y - point) + pull
+    residual = y - point + step * loss.gradient(y)
     size = 1 + _largest(point) + step * _largest(loss.gradient(point))
-    assert_close(residual, torch.zeros_like(y), 1e-9, f"prox, step {step:g}, point up to {_largest(point):.1e}", size)
+    tol = max(1e-9, 100 * torch.finfo(y.dtype).eps * (1 + step * loss.smoothness()))
+    assert_close(residual, torch.zeros_like(y), tol, f"prox, step {step:g}, point up to {_largest(point):.1e}", size)
     best = _prox_objective(loss, y, point, step)
     for other in (point, y + 1e-3 * (1 + y.abs()), y - 1e-3 * (1 + y.abs())):
         worse = _prox_objective(loss, other, point, step)

@@ -49,8 +49,6 @@ def _check(op: Operator, generator: torch.Generator, tol: float) -> None:
     assert_close(fewer.adjoint(residual), slope[some], tol, "A* of the restricted operator")
     only = torch.zeros_like(stack).index_copy_(0, some, stack[some])
     assert_close(fewer.forward(stack[some]), op.forward(only), tol, "A of the restricted operator")
-    none = op.restrict(torch.zeros(0, dtype=torch.long))
-    assert_close(none.forward(stack[:0]), torch.zeros_like(prediction), 1.0, "A with no gate")
 
 
 def _check_factors(op: Operator, generator: torch.Generator, tol: float) -> None:
