@@ -1,0 +1,144 @@
+"""Fitted estimators ↔ JSON and tensors."""
+
+from __future__ import annotations
+
+import warnings
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provenet import estimators
+from provenet.blocks import Block, make_block
+from provenet.estimators.base import ProvenEstimator
+from provenet.io.model import SavedModel
+from provenet.io.schema import SchemaError, take
+from provenet.solvers import Method
+
+KINDS: dict[str, type[ProvenEstimator]] = {name: getattr(estimators, name) for name in estimators.__all__}
+
+_PLAIN = ("n_features_in_", "n_iter_", "beta_", "_single_target")  # numbers and flags
+_LABELS = ("classes_", "feature_names_in_")  # arrays a person may want to read
+_ARRAYS = ("betas_", "cv_scores_")
+_LABEL_DTYPES = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"}
+
+
+def describe(estimator: ProvenEstimator) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """(JSON, tensors) of a fitted estimator, besides its network."""
+    kind = type(estimator).__name__
+    if KINDS.get(kind) is not type(estimator):
+        raise ValueError(f"model: {kind} is not one of {', '.join(KINDS)}; save its solution_ instead.")
+    fitted = vars(estimator)
+    tensors = {f"fitted.{name}": torch.tensor(np.asarray(fitted[name])) for name in _ARRAYS if name in fitted}
+    settings: dict[str, Any] = {}
+    for name, value in estimator.get_params(deep=False).items():
+        if isinstance(value, (np.ndarray, Tensor)):
+            tensors[f"settings.{name}"] = torch.as_tensor(value).detach().contiguous()
+        else:
+            settings[name] = _encode_setting(name, value)
+    return {
+        "kind": kind,
+        "settings": settings,
+        "fitted": {name: _number(fitted[name]) for name in _PLAIN if name in fitted},
+        "labels": {name: _encode_labels(name, fitted[name]) for name in _LABELS if name in fitted},
+    }, tensors
+
+
+def rebuild(saved: dict[str, Any], tensors: dict[str, Tensor], model: SavedModel) -> ProvenEstimator:
+    """The estimator as it was after its fit, but for the data: it has ``saved_`` in place of ``solution_``."""
+    kind = take(saved, "kind", str)
+    if kind not in KINDS:
+        raise SchemaError(f"kind: {kind!r} is not one of {', '.join(KINDS)}")
+    settings = {name: _decode_setting(value) for name, value in take(saved, "settings", dict).items()}
+    settings |= {
+        name.removeprefix("settings."): t.numpy() for name, t in tensors.items() if name.startswith("settings.")
+    }
+    try:
+        estimator = KINDS[kind](**{name: value for name, value in settings.items() if value is not _DEFAULT})
+    except TypeError as error:
+        raise SchemaError(f"settings: {error}") from None
+    fitted = take(saved, "fitted", dict)
+    attributes = {name: fitted[name] for name in _PLAIN if name in fitted}
+    attributes |= {
+        name: _decode_labels(value) for name, value in take(saved, "labels", dict).items() if name in _LABELS
+    }
+    attributes |= {name: tensors[f"fitted.{name}"].numpy() for name in _ARRAYS if f"fitted.{name}" in tensors}
+    vars(estimator).update(attributes)
+    _check_fitted(estimator, model)
+    estimator.network_ = model.network
+    estimator.certificate_ = model.certificate
+    estimator.dual_gap_ = model.certificate.gap
+    estimator.saved_ = model  # type: ignore[attr-defined]
+    return estimator
+
+
+def _check_fitted(estimator: ProvenEstimator, model: SavedModel) -> None:
+    needed = {"n_features_in_", "n_iter_", "classes_" if "Classifier" in type(estimator).__name__ else "_single_target"}
+    missing = sorted(needed - set(vars(estimator)))
+    if missing:
+        raise SchemaError(f"fitted: {', '.join(missing)} missing")
+    classes, outputs = len(getattr(estimator, "classes_", ())), int(model.data["targets"][-1])
+    if classes and outputs != (1 if model.loss == "logistic" and classes == 2 else classes):
+        raise SchemaError(f"classes_: {classes} classes do not fit a network with {outputs} outputs")
+
+
+_DEFAULT = object()  # a setting that could not be written
+
+
+def _encode_setting(name: str, value: Any) -> Any:
+    """Plain values as they are; objects of this package by name; anything else is told and left at its default."""
+    value = _number(value)
+    if isinstance(value, float) and not isfinite(value):
+        return {"float": str(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Block):
+        return {"block": value.name, "settings": dict(value.settings())}
+    if isinstance(value, Method):
+        return value.name
+    if isinstance(value, dict):
+        return {"pairs": [[_encode_setting(name, k), _encode_setting(name, v)] for k, v in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return {"list": [_encode_setting(name, item) for item in value]}
+    warnings.warn(
+        f"{name}: {value!r} cannot be written to a file; the loaded model has the default instead.", stacklevel=4
+    )
+    return {"not_saved": repr(value)}
+
+
+def _decode_setting(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "block" in value:
+        return make_block(take(value, "block", str), **take(value, "settings", dict))
+    if "pairs" in value:
+        return {_decode_setting(k): _decode_setting(v) for k, v in take(value, "pairs", list)}
+    if "float" in value:
+        return float(take(value, "float", str))
+    if "list" in value:
+        return [_decode_setting(item) for item in take(value, "list", list)]
+    return _DEFAULT
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _encode_labels(name: str, labels: np.ndarray) -> dict[str, Any]:
+    values = labels.tolist()
+    if labels.dtype.kind in "UOT" and all(isinstance(value, str) for value in values):
+        return {"dtype": "object" if labels.dtype.kind != "U" else "str", "values": values}
+    if labels.dtype.name in _LABEL_DTYPES:
+        return {"dtype": labels.dtype.name, "values": values}
+    raise ValueError(f"{name}: labels of type {labels.dtype} cannot be written to a file; use strings or numbers.")
+
+
+def _decode_labels(saved: Any) -> np.ndarray:
+    dtype, values = take(saved, "dtype", str), take(saved, "values", list)
+    if dtype not in _LABEL_DTYPES | {"str", "object"}:
+        raise SchemaError(f"dtype: {dtype!r} is unknown")
+    if any(isinstance(value, str) != (dtype in ("str", "object")) for value in values):
+        raise SchemaError(f"values: not all of type {dtype}")
+    return np.array(values, dtype=dtype)

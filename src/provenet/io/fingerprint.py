@@ -1,0 +1,64 @@
+"""What data a problem is about, in a few numbers."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provenet.io.schema import SchemaError, take
+from provenet.problem import Problem
+
+
+def fingerprint(problem: Problem) -> dict[str, Any]:
+    """Shapes and SHA-256 digests of the samples, the targets and the weights: equal for equal numbers in equal order."""
+    loss = problem.loss
+    return {
+        "samples": list(problem.X.shape),
+        "targets": list(loss.target.shape),
+        "samples_sha256": digest(problem.X),
+        "targets_sha256": digest(loss.target),
+        "weights_sha256": digest(loss.sample_weight),
+    }
+
+
+def differences(saved: dict[str, Any], found: dict[str, Any]) -> list[str]:
+    """In what two fingerprints differ, in words."""
+    if saved["samples"] != found["samples"]:
+        return [
+            f"the samples have shape {_shape(found['samples'])}, the model was fitted on {_shape(saved['samples'])}"
+        ]
+    if saved["targets"] != found["targets"]:
+        return [
+            f"the targets have shape {_shape(found['targets'])}, the model was fitted on {_shape(saved['targets'])}"
+        ]
+    names = ("samples", "targets", "weights")
+    return [
+        f"the {name} are not those of the fit" for name in names if saved[f"{name}_sha256"] != found[f"{name}_sha256"]
+    ]
+
+
+def check_fingerprint(saved: dict[str, Any]) -> dict[str, Any]:
+    """``saved`` itself, if it is a fingerprint."""
+    for name in ("samples", "targets"):
+        if not all(type(size) is int for size in take(saved, name, list)):
+            raise SchemaError(f"data: {name} is not a shape")
+    for name in ("samples_sha256", "targets_sha256", "weights_sha256"):
+        take(saved, name, str)
+    return saved
+
+
+def digest(*tensors: Tensor) -> str:
+    """SHA-256 of the numbers, in float64."""
+    total = hashlib.sha256()
+    for tensor in tensors:
+        numbers = tensor.detach().cpu().to(torch.float64).numpy() + 0.0  # minus zero is zero
+        total.update(np.ascontiguousarray(numbers, dtype="<f8").tobytes())
+    return total.hexdigest()
+
+
+def _shape(sizes: list[int]) -> str:
+    return " × ".join(map(str, sizes))

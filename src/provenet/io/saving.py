@@ -1,0 +1,105 @@
+"""`save` and `load`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+from safetensors import SafetensorError
+from torch import Tensor, nn
+
+from provenet.certificates import certify
+from provenet.estimators.base import ProvenEstimator
+from provenet.io.estimators import describe, rebuild
+from provenet.io.folder import MODEL, TENSORS, read_folder, write_folder
+from provenet.io.model import SavedModel, network_digest
+from provenet.io.schema import SchemaError
+from provenet.problem import Problem
+from provenet.solvers import Solution
+
+Folder = str | PathLike[str]
+
+
+def save(
+    model: ProvenEstimator | Solution | SavedModel | nn.Module,
+    folder: Folder,
+    *,
+    problem: Problem | None = None,
+    source: Mapping[str, Any] | None = None,
+) -> Path:
+    """Write a model folder: ``model.safetensors``, ``certificate.json`` and, last, ``model.json``.
+
+    ``model``: a fitted estimator, a solution, a loaded model, or a network of your own with the ``problem`` it is for,
+    which is certified here.  ``source`` says where the data came from, for those who load the model (JSON-ready).
+    """
+    extra: dict[str, Any] = {"estimator": None}
+    tensors: dict[str, Tensor] = {}
+    if isinstance(model, ProvenEstimator):
+        extra["estimator"], tensors = describe(model)
+    saved = _to_saved(model, problem, source)
+    payload = safetensors.torch.save({**saved.tensors(), **tensors})
+    write_folder(Path(folder), saved.header() | extra, payload, saved.certificate.to_dict())
+    return Path(folder)
+
+
+def load(folder: Folder) -> Any:
+    """The model of a folder: an estimator that predicts as the saved one did, bit by bit, or a `SavedModel`.
+
+    A loaded estimator has no ``solution_`` (that needs the data) but ``saved_``, a `SavedModel`, whose ``problem`` and
+    ``certify`` take the data again.  ValueError or OSError, with the reason, for anything damaged or foreign.
+    """
+    model, estimator = load_model(folder)
+    return model if estimator is None else estimator
+
+
+def load_model(folder: Folder) -> tuple[SavedModel, ProvenEstimator | None]:
+    """What `load` reads, both sides of it: the network with its problem, and the estimator if one was saved."""
+    path = Path(folder)
+    header, payload, certificate = read_folder(path)
+    try:
+        tensors = safetensors.torch.load(payload)
+    except (SafetensorError, ValueError) as error:
+        raise ValueError(f"{path / TENSORS}: it is not a safetensors file ({error}).") from None
+    try:
+        model = SavedModel.read(header, tensors, certificate)
+        state = header.get("estimator")
+        return model, None if state is None else rebuild(state, tensors, model)
+    except SchemaError as error:
+        raise ValueError(f"{path / MODEL}: {error}.") from None
+
+
+def _to_saved(model: Any, problem: Problem | None, source: Mapping[str, Any] | None) -> SavedModel:
+    if isinstance(model, nn.Module):
+        if problem is None:
+            raise ValueError("problem: a network alone does not say what it solves; pass problem= with it.")
+        return SavedModel.of(problem, model, certify(problem, model), source=source or {})
+    if isinstance(model, Solution):
+        return SavedModel.of(model.problem, model.network(), model.certificate, run=_run(model), source=source or {})
+    if isinstance(model, ProvenEstimator):
+        return _of_estimator(model, source)
+    if isinstance(model, SavedModel):
+        return model
+    raise ValueError(f"model: expected an estimator, a solution or a network, got {type(model).__name__}.")
+
+
+def _of_estimator(model: ProvenEstimator, source: Mapping[str, Any] | None) -> SavedModel:
+    if hasattr(model, "solution_"):
+        solution, network, certificate = model.solution_, model.network_, model.certificate_
+        if network_digest(network) != network_digest(solution.network()):  # changed by hand: the old proof is void
+            certificate = certify(solution.problem, network, certificate.tol)
+        return SavedModel.of(solution.problem, network, certificate, run=_run(solution), source=source or {})
+    if hasattr(model, "saved_"):
+        return model.saved_
+    raise ValueError(f"model: this {type(model).__name__} is not fitted; call fit first.")
+
+
+def _run(solution: Solution) -> dict[str, Any]:
+    return {
+        "method": solution.method,
+        "status": solution.status.value,
+        "steps": solution.steps,
+        "seconds": solution.seconds,
+    }

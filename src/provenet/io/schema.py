@@ -1,0 +1,23 @@
+"""Reading JSON that may hold anything."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class SchemaError(ValueError):
+    """A model file that is whole but does not say what a model must say."""
+
+
+def take(record: dict[str, Any], name: str, kind: type[T]) -> T:
+    """``record[name]``, which must be of this kind; whole numbers pass for floats, bools for nothing but bools."""
+    if name not in record:
+        raise SchemaError(f"{name}: missing")
+    value = record[name]
+    if kind is float and type(value) is int:
+        value = float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise SchemaError(f"{name}: expected {kind.__name__}, found {type(value).__name__}")
+    return value
