@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+_CURVATURE_FLOOR = 1e-3
+
 
 class Loss(ABC):
     """``L(Ŷ) = Σ_i w_i ℓ(Ŷ_i, Y_i)``: target (n, …, c), weight (n,) strictly positive.
@@ -58,6 +60,15 @@ class Loss(ABC):
         """A τ in [0, largest] for which −L*(τΘ) is large.  Any τ gives a valid bound."""
         return min(1.0, largest)
 
+    def local_curvature(self, prediction: Tensor) -> Tensor:
+        """A typical eigenvalue of ℓ'' at each sample (n,): a scale for splitting methods, not a bound."""
+        return torch.full_like(self.sample_weight, self.curvature)
+
+    def _clipped_curvature(self, eigenvalue: Tensor) -> Tensor:
+        """Away from zero, where a splitting method would lose its grip; (n, …) averaged to (n,)."""
+        flat = eigenvalue.reshape(eigenvalue.shape[0], -1).mean(1)
+        return flat.clamp(_CURVATURE_FLOOR * self.curvature, self.curvature)
+
     def to(self, dtype: torch.dtype) -> Loss:
         if dtype == self.target.dtype:
             return self
@@ -76,7 +87,14 @@ def power_of_four(size: float) -> float:
     return 4.0 ** (int(exponent) // 2)
 
 
-def damped(direction_size: Tensor) -> Tensor:
-    """The Newton step length log(1 + r)/r that always descends for logistic-type losses (Bach 2010)."""
-    r = direction_size.clamp_min(1e-8)
-    return torch.log1p(r) / r
+def wright_omega(z: Tensor) -> Tensor:
+    """The ω > 0 with ω + log ω = z, to machine precision (two steps of Fritsch, Shafer and Crowley, 1973)."""
+    guess = torch.where(z > 1, z - z.clamp_min(1).log(), (z.clamp_max(1)).exp().mul(0.57))
+    guess = torch.where(z < -2, z.clamp_max(-2).exp(), guess)
+    omega = guess.clamp_min(torch.finfo(z.dtype).tiny)
+    for _ in range(2):
+        r = z - omega - omega.log()
+        t = 1 + omega
+        s = t * (t + r * (2 / 3))
+        omega = (omega * (1 + (r / t) * (s - r / 2) / (s - r))).clamp_min(torch.finfo(z.dtype).tiny)
+    return omega

@@ -30,6 +30,10 @@ class Huber(Loss):
         inside = (prediction - self.target).abs() <= self.delta
         return self.weight * inside * direction
 
+    def local_curvature(self, prediction: Tensor) -> Tensor:
+        # beyond δ the slope turns by 2δ over 2|r|
+        return self._clipped_curvature(self.delta / (prediction - self.target).abs().clamp_min(self.delta))
+
     def conjugate(self, dual: Tensor) -> Tensor:
         theta = dual / self.weight
         slack = 8 * torch.finfo(dual.dtype).eps * self.delta

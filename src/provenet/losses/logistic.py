@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from provenet.losses.base import Loss, damped
+from provenet.losses.base import Loss
 
 
 class Logistic(Loss):
@@ -26,6 +26,9 @@ class Logistic(Loss):
     def hessian_product(self, prediction: Tensor, direction: Tensor) -> Tensor:
         return self.weight * torch.sigmoid(prediction) * torch.sigmoid(-prediction) * direction
 
+    def local_curvature(self, prediction: Tensor) -> Tensor:
+        return self._clipped_curvature(torch.sigmoid(prediction) * torch.sigmoid(-prediction))
+
     def conjugate(self, dual: Tensor) -> Tensor:
         # with p = θ + y in [0, 1]:  p log p + (1 − p) log(1 − p), written from θ so that tiny θ keep their digits
         theta = dual / self.weight
@@ -36,13 +39,15 @@ class Logistic(Loss):
         return (self.weight * (torch.xlogy(p, p) + torch.xlogy(rest, rest))).sum()
 
     def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
+        # y + S·σ(y) = a grows in y, convex left of 0 and concave right of it, so Newton that starts between 0 and the
+        # root never overshoots; and the root lies in [a − S, a]
         pull = self.weight * step
-        y = point.clone()
+        a = point + pull * self.target
+        y = torch.where(a > 0.5 * pull, (a - pull).clamp_min(0), a.clamp_max(0))
         for _ in range(200):
-            slope = (y - point) + pull * (torch.sigmoid(y) - self.target)
-            newton = slope / (1 + pull * torch.sigmoid(y) * torch.sigmoid(-y))
-            y -= damped(newton.abs()) * newton
-            if bool((newton.abs() <= 1e-14 * (1 + y.abs())).all()):
+            move = (a - y - pull * torch.sigmoid(y)) / (1 + pull * torch.sigmoid(y) * torch.sigmoid(-y))
+            y = y + move
+            if bool((move.abs() <= 4e-16 * (1 + pull + y.abs())).all()):
                 break
         return y
 

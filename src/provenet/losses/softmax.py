@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provenet.losses.base import Loss, damped
+from provenet.losses.base import Loss, wright_omega
 
 
 class Softmax(Loss):
@@ -31,6 +31,11 @@ class Softmax(Loss):
         weighted = p * direction
         return self.weight * (weighted - p * weighted.sum(-1, keepdim=True))
 
+    def local_curvature(self, prediction: Tensor) -> Tensor:
+        p = torch.softmax(prediction, dim=-1)
+        mean_eigenvalue = (1 - p.square().sum(-1)) / max(p.shape[-1] - 1, 1)
+        return self._clipped_curvature(mean_eigenvalue)
+
     def conjugate(self, dual: Tensor) -> Tensor:
         # p = θ + y on the simplex; Σ p log p
         p = dual / self.weight + self.target
@@ -46,21 +51,23 @@ class Softmax(Loss):
         return (self.weight * entropy).sum()
 
     def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
-        pull = self.weight * step
-        y = point.clone()
-        for _ in range(200):
-            p = torch.softmax(y, dim=-1)
-            slope = (y - point) + pull * (p - self.target)
-            # (diag(1 + pull·p) − pull·ppᵀ)⁻¹ slope by Sherman–Morrison; Σp = 1 keeps the denominator positive
-            diagonal = 1 + pull * p
-            towards = p / diagonal
-            newton = slope / diagonal
-            newton = newton + towards * (pull * (p * newton).sum(-1, keepdim=True) / towards.sum(-1, keepdim=True))
-            spread = newton.amax(-1, keepdim=True) - newton.amin(-1, keepdim=True)
-            y -= damped(spread) * newton
-            if bool((newton.abs() <= 1e-14 * (1 + y.abs())).all()):
+        # y + S·p(y) = a with S = w·step, a = point + S·target.  With μ = log Σ e^y each entry solves
+        # ω + log ω = a − μ + log S for ω = S·p (Wright's omega), and Σω = S fixes μ: one convex, decreasing equation a
+        # row, on which Newton from the left never overshoots.
+        pull = (self.weight * step).expand_as(self.weight)
+        a = point + pull * self.target
+        shifted = a + pull.log()
+        # two lower bounds of μ: Σp = 1 caps each S·p by S; and ω is convex (Jensen)
+        share = pull / a.shape[-1]
+        equal = shifted.mean(-1, keepdim=True) - share - share.log()
+        mu = torch.maximum(torch.logsumexp(a, -1, keepdim=True) - pull, equal)
+        for _ in range(100):
+            omega = wright_omega(shifted - mu)
+            move = (omega.sum(-1, keepdim=True) - pull) / (omega / (1 + omega)).sum(-1, keepdim=True)
+            mu = mu + move
+            if bool((move.abs() <= 4e-15 * (1 + mu.abs() + pull)).all()):
                 break
-        return y
+        return a - wright_omega(shifted - mu)
 
     def with_data(self, target: Tensor, weight: Tensor | None) -> Softmax:
         return Softmax(target, weight)

@@ -27,6 +27,7 @@ from provenet.variable import Factors, Stack
 class ADMMState:
     solve: KernelSolve
     rho: float
+    metric: Tensor  # (n,) how stiffly each sample's copy b_i is tied to A(z)_i, in units of ρ
     a: Stack  # the gauge's copy: sparse, low rank; the point that is returned
     prediction: Tensor  # A(a)
     penalty: float  # γ(a)
@@ -44,6 +45,7 @@ class ADMM(Method[ADMMState]):
     """relaxation: over-relaxation in (0, 2).  first_balance: step of the first residual balancing; each later one comes
     after 1.5 times as many steps, so that ρ settles and the method converges."""
 
+    rho: float | None = None
     relaxation: float = 1.7
     first_balance: int = 5
 
@@ -56,14 +58,15 @@ class ADMM(Method[ADMMState]):
 
     def init(self, program: Program, start: Factors | None) -> ADMMState:
         op, loss = program.operator, program.loss
-        solve = KernelSolve(op, loss.sample_weight)
-        rho = solve.scale * loss.curvature
-        solve.factor(rho / loss.curvature)
+        solve = KernelSolve(op)
+        metric = loss.curvature * loss.sample_weight
+        rho = self.rho or _matched_ridge(program, solve, metric)
+        solve.factor(rho / metric)
         a = op.new_stack() if start is None else start.stack(op.n_gates)
         y = op.forward(a)
         s = loss.gradient(y) / -rho
         penalty = float(program.gauge.value(a))
-        return ADMMState(solve, rho, a, y, penalty, a, y, s, op.adjoint(s), None, 0, self.first_balance)
+        return ADMMState(solve, rho, metric, a, y, penalty, a, y, s, op.adjoint(s), None, 0, self.first_balance)
 
     def step(self, program: Program, state: ADMMState) -> ADMMState:
         op, loss, solve = program.operator, program.loss, state.solve
@@ -72,14 +75,14 @@ class ADMM(Method[ADMMState]):
         if loss.quadratic:
             b = state.y
         else:
-            b = loss.prox(state.y - solve.ridge(state.s), 1 / (loss.curvature * loss.weight))
+            b = loss.prox(state.y - solve.ridge_times(state.s), 1 / state.metric.view_as(loss.weight))
         s = state.s + self.relaxation * solve(b - prediction)
         u = op.adjoint(s)
         z = torch.lerp(state.z, a, self.relaxation).add_(u).sub_(state.u)
         if loss.quadratic:
-            y = loss.target - solve.ridge(s)
+            y = loss.target - solve.ridge_times(s)
         else:
-            y = torch.lerp(state.y, b, self.relaxation) + solve.ridge(state.s - s)
+            y = torch.lerp(state.y, b, self.relaxation) + solve.ridge_times(state.s - s)
         moved = replace(
             state,
             a=a,
@@ -101,14 +104,41 @@ class ADMM(Method[ADMMState]):
         next_balance = max(new.steps + 5, math.ceil(new.steps * 1.5))
         ratio = math.sqrt(disagreement / movement) if movement > 0 and disagreement > 0 else 1.0
         ratio = min(max(ratio, 0.1), 10.0)
-        if 0.7 < ratio < 1.4:
+        if 0.7 < ratio < 1.4 and program.loss.quadratic:
             return replace(new, next_balance=next_balance)
         rho = new.rho * ratio
-        new.solve.factor(rho / program.loss.curvature)
-        return replace(new, rho=rho, s=new.s / ratio, u=new.u / ratio, next_balance=next_balance)
+        metric = program.loss.sample_weight * program.loss.local_curvature(new.prediction)
+        new.solve.factor(rho / metric)
+        return replace(new, rho=rho, metric=metric, s=new.s / ratio, u=new.u / ratio, next_balance=next_balance)
 
     def point(self, program: Program, state: ADMMState) -> Point:
         return Point(state.prediction, state.penalty, lambda: program.gauge.factorise(state.a))
+
+
+def _matched_ridge(program: Program, solve: KernelSolve, metric: Tensor) -> float:
+    """The ρ whose ridge solution just meets the dual constraint: γ°(A*Θ) = β for Θ = −ρ(ρM⁻¹ + K)⁻¹b.
+
+    Ridge regression and the gauge then agree on how much to shrink.  log γ° grows in log ρ with a slope between 0 and
+    1, so a few secant steps find it as well as is needed.
+    """
+    op, loss = program.operator, program.loss
+    rhs = -loss.gradient(torch.zeros_like(loss.target)) / metric.view_as(loss.weight)
+    typical = solve.mean_diagonal() * float(metric.mean())
+    if program.beta_max == 0 or typical == 0:
+        return 1.0
+    log_rho, slope, before = math.log(typical * 6 * min(program.beta / program.beta_max, 1.0)), 1.0, None
+    for _ in range(6):
+        rho = math.exp(log_rho)
+        solve.factor(rho / metric)
+        polar = rho * float(program.gauge.polar(op.adjoint(solve(rhs))).upper.max())
+        excess = math.log(polar / program.beta)
+        if abs(excess) < 0.5:
+            break
+        if before is not None:
+            slope = min(max((excess - before[1]) / (log_rho - before[0]), 0.3), 1.0)
+        before = (log_rho, excess)
+        log_rho -= excess / slope
+    return rho
 
 
 def _size(*stacks: Stack) -> float:
