@@ -2,9 +2,23 @@
 
 from provenet.blocks import MLP, formulate
 from provenet.certificates import Certificate, certify
+from provenet.estimators import ProvenClassifier, ProvenClassifierCV, ProvenRegressor, ProvenRegressorCV
 from provenet.problem import Problem
 from provenet.solvers import Solution, Status, solve
 
 __version__ = "0.1.0"
 
-__all__ = ["MLP", "Certificate", "Problem", "Solution", "Status", "certify", "formulate", "solve"]
+__all__ = [
+    "MLP",
+    "Certificate",
+    "Problem",
+    "ProvenClassifier",
+    "ProvenClassifierCV",
+    "ProvenRegressor",
+    "ProvenRegressorCV",
+    "Solution",
+    "Status",
+    "certify",
+    "formulate",
+    "solve",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import asdict, dataclass, field
+from html import escape
 from typing import Any
 
 import torch
@@ -54,8 +55,9 @@ class Certificate:
         derived = ("gap", "relative_gap", "theorem_bound", "status")
         return asdict(self) | {name: getattr(self, name) for name in derived}
 
-    def __str__(self) -> str:
-        rows = [
+    def rows(self) -> list[tuple[str, str]]:
+        """The certificate as a person reads it: names and values."""
+        return [
             ("status", f"{self.status} (relative gap ≤ {self.tol:g} asked)"),
             ("scope", self.scope),
             ("primal", f"{self.primal:.12g}"),
@@ -65,8 +67,16 @@ class Certificate:
             ("polar max / beta", f"{self.polar_max / self.beta:.12g} ({self.bound})"),
             ("theorem bound", f"{self.theorem_bound:.3e}"),
         ]
+
+    def __str__(self) -> str:
+        rows = self.rows()
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {value}" for name, value in rows)
+
+    def _repr_html_(self) -> str:
+        """For notebooks."""
+        cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self.rows())
+        return f"<table><caption>Certificate</caption>{cells}</table>"
 
 
 def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certificate:

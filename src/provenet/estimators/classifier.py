@@ -1,0 +1,189 @@
+"""Classification: labels ↔ logits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import expit, log_expit, softmax
+from sklearn.base import ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from provenet.blocks.base import Block
+from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, read_weights
+from provenet.estimators.search import BetaSearch
+
+_LOSSES = ("softmax", "logistic")
+
+
+class _Classifier(ClassifierMixin, ProvenEstimator):
+    """Labels of any kind in, labels, probabilities and logits out.
+
+    ``loss="softmax"`` has a logit a class; ``"logistic"`` one logit for two classes, else one a class, each class
+    against the rest, all trained jointly.
+    """
+
+    class_weight: Mapping[Any, float] | str | None
+    classes_: NDArray[Any]
+
+    def _read(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
+        if self.loss not in _LOSSES:
+            raise ValueError(f"loss: {self.loss!r} is not a classifier's; choose 'softmax' or 'logistic'.")
+        X, y = validate_data(self, X, y, dtype=np.float64, order="C", allow_nd=True)
+        check_classification_targets(y)
+        given = read_weights(sample_weight, X.shape[0])
+        self.classes_ = np.unique(y if given is None else y[given > 0])
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"y: it has one class only, {self.classes_[0]!r}; a classifier needs at least two classes."
+            )
+        # a class all of whose samples have weight zero is none; its samples take no part, whatever their code
+        code = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        weight = _times_class_weight(given, code, self.classes_, self.class_weight)
+        binary = self.loss == "logistic" and len(self.classes_) == 2
+        targets = code[:, None].astype(np.float64) if binary else np.eye(len(self.classes_))[code]
+        return TrainingData(X, y, targets, weight, given)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Logits (n, classes); for two classes (n,), the second's logit above the first's."""
+        logits = self._outputs(X)
+        if len(self.classes_) > 2:
+            return logits
+        return logits[:, 0] if self.loss == "logistic" else logits[:, 1] - logits[:, 0]
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Probabilities (n, classes), in the order of ``classes_``."""
+        score = self.decision_function(X)
+        if score.ndim == 1:
+            return np.stack([expit(-score), expit(score)], axis=1)
+        # one against the rest: σ(z_c)/Σσ(z), as a softmax of log σ so that nothing underflows
+        return softmax(log_expit(score) if self.loss == "logistic" else score, axis=1)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The most probable label of each sample, (n,)."""
+        score = self.decision_function(X)
+        return self.classes_[(score > 0).astype(int) if score.ndim == 1 else score.argmax(axis=1)]
+
+
+class ProvenClassifier(SingleBeta, _Classifier):
+    """A two-layer classifier trained to a proven optimum.
+
+    Minimises Σ_i w_i ℓ(f(x_i), y_i) + β/2 (‖W₁‖² + ‖W₂‖²): sums, not means.
+
+    Parameters: ``block`` a name or block object; ``activation`` "gated_relu" or "linear"; ``beta`` the weight decay;
+    ``n_gates`` how many gates to sample (or gate vectors of your own); ``loss`` "softmax" or "logistic";
+    ``fit_intercept`` gives X a column of ones, whose weights are penalised like the others; ``solver``, ``tol``,
+    ``max_steps`` and ``max_seconds`` as in `provenet.solve`; ``class_weight`` a dict, "balanced" or None;
+    ``warm_start`` begins at the last solution where sizes and gates agree; ``verbose=1`` prints each look at the gap.
+
+    Fitted: ``network_`` (a torch module: its outputs are the logits), ``certificate_``, ``dual_gap_`` (the
+    certificate's absolute gap), ``n_iter_``, ``solution_``, ``classes_``, ``n_features_in_``.
+    """
+
+    def __init__(
+        self,
+        block: str | Block = "mlp",
+        activation: str = "gated_relu",
+        beta: float = 1e-3,
+        n_gates: int | Any = 100,
+        loss: str = "softmax",
+        readout: str = "mean",
+        fit_intercept: bool = True,
+        solver: str | Any = "auto",
+        tol: float = 1e-4,
+        max_steps: int | None = None,
+        max_seconds: float | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        random_state: Any = 0,
+    ):
+        self.block = block
+        self.activation = activation
+        self.beta = beta
+        self.n_gates = n_gates
+        self.loss = loss
+        self.readout = readout
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.tol = tol
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.class_weight = class_weight
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
+
+
+class ProvenClassifierCV(BetaSearch, _Classifier):
+    """`ProvenClassifier` with β chosen by cross-validation, then trained on all the data and certified.
+
+    ``betas``: how many, log-spaced from β_max down to ``beta_ratio``·β_max, or the values.  ``cv`` and ``scoring`` as
+    in scikit-learn (accuracy by default).  β is in units of all the data: a fold with a share s of the weight is
+    trained at s·β.  The other parameters are those of `ProvenClassifier`.
+
+    Fitted, besides the attributes of `ProvenClassifier`: ``betas_`` (decreasing), ``cv_scores_`` (folds, betas),
+    ``beta_``, and ``path_``, the solutions on all the data from ``betas_[0]`` down to ``beta_``.
+    """
+
+    def __init__(
+        self,
+        block: str | Block = "mlp",
+        activation: str = "gated_relu",
+        betas: int | Sequence[float] = 20,
+        beta_ratio: float = 1e-3,
+        cv: Any = 5,
+        scoring: Any = None,
+        n_gates: int | Any = 100,
+        loss: str = "softmax",
+        readout: str = "mean",
+        fit_intercept: bool = True,
+        solver: str | Any = "auto",
+        tol: float = 1e-4,
+        max_steps: int | None = None,
+        max_seconds: float | None = None,
+        class_weight: Mapping[Any, float] | str | None = None,
+        verbose: int = 0,
+        random_state: Any = 0,
+    ):
+        self.block = block
+        self.activation = activation
+        self.betas = betas
+        self.beta_ratio = beta_ratio
+        self.cv = cv
+        self.scoring = scoring
+        self.n_gates = n_gates
+        self.loss = loss
+        self.readout = readout
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.tol = tol
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.class_weight = class_weight
+        self.verbose = verbose
+        self.random_state = random_state
+
+
+def _times_class_weight(
+    weight: NDArray[np.float64] | None, code: NDArray[np.intp], classes: NDArray[Any], class_weight: Any
+) -> NDArray[np.float64] | None:
+    """Sample weights times class weights.  "balanced": every class has the same total, weights of samples counted."""
+    if class_weight is None:
+        return weight
+    each = np.ones(len(code)) if weight is None else weight
+    if class_weight == "balanced":
+        total = np.bincount(code, weights=each, minlength=len(classes))
+        factor = total.sum() / (len(classes) * total)
+    elif isinstance(class_weight, Mapping):
+        labels = classes.tolist()
+        unknown = [label for label in class_weight if label not in labels]
+        if unknown:
+            raise ValueError(f"class_weight: {unknown} are not among the classes {labels}.")
+        factor = np.array([float(class_weight.get(label, 1.0)) for label in labels])
+    else:
+        raise ValueError(f"class_weight: it must be a dict, 'balanced' or None, got {class_weight!r}.")
+    return each * factor[code]

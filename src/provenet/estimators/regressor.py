@@ -1,0 +1,154 @@
+"""Regression: one target or many, jointly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import RegressorMixin
+from sklearn.utils.validation import validate_data
+
+from provenet.blocks.base import Block
+from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, read_weights
+from provenet.estimators.search import BetaSearch
+
+_LOSSES = ("squared", "huber")
+
+
+class _Regressor(RegressorMixin, ProvenEstimator):
+    """Predictions have the shape of the y of the fit: (n,) or (n, c)."""
+
+    delta: float
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.target_tags.single_output = True
+        return tags
+
+    def _loss_settings(self) -> dict[str, Any]:
+        return {"delta": self.delta} if self.loss == "huber" else {}
+
+    def _read(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
+        if self.loss not in _LOSSES:
+            raise ValueError(f"loss: {self.loss!r} is not a regressor's; choose 'squared' or 'huber'.")
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            validate_separately=(
+                {"dtype": np.float64, "order": "C", "allow_nd": True},
+                {"dtype": np.float64, "ensure_2d": False, "allow_nd": True},
+            ),
+        )
+        self._single_target = y.ndim == 1
+        given = read_weights(sample_weight, X.shape[0])
+        return TrainingData(X, y, y[:, None] if y.ndim == 1 else y, given, given)
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """The network's outputs, in the shape of the y of the fit."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if self._single_target else outputs
+
+
+class ProvenRegressor(SingleBeta, _Regressor):
+    """A two-layer regressor trained to a proven optimum.
+
+    Minimises Σ_i w_i ℓ(f(x_i), y_i) + β/2 (‖W₁‖² + ‖W₂‖²): sums, not means; ``loss="squared"`` has ℓ = ½‖f − y‖².
+    ``loss="huber"`` is quadratic within ``delta`` and linear beyond.
+
+    Parameters: ``block`` a name or block object; ``activation`` "gated_relu" or "linear"; ``beta`` the weight decay;
+    ``n_gates`` how many gates to sample (or gate vectors of your own); ``fit_intercept`` gives X a column of ones,
+    whose weights are penalised like the others; ``solver``, ``tol``, ``max_steps`` and ``max_seconds`` as in
+    `provenet.solve`; ``warm_start`` begins at the last solution where sizes and gates agree; ``verbose=1`` prints
+    each look at the gap.
+
+    Fitted: ``network_`` (a torch module), ``certificate_``, ``dual_gap_`` (the certificate's absolute gap),
+    ``n_iter_``, ``solution_``, ``n_features_in_``.
+    """
+
+    def __init__(
+        self,
+        block: str | Block = "mlp",
+        activation: str = "gated_relu",
+        beta: float = 1e-3,
+        n_gates: int | Any = 100,
+        loss: str = "squared",
+        delta: float = 1.0,
+        readout: str = "mean",
+        fit_intercept: bool = True,
+        solver: str | Any = "auto",
+        tol: float = 1e-4,
+        max_steps: int | None = None,
+        max_seconds: float | None = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        random_state: Any = 0,
+    ):
+        self.block = block
+        self.activation = activation
+        self.beta = beta
+        self.n_gates = n_gates
+        self.loss = loss
+        self.delta = delta
+        self.readout = readout
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.tol = tol
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.random_state = random_state
+
+
+class ProvenRegressorCV(BetaSearch, _Regressor):
+    """`ProvenRegressor` with β chosen by cross-validation, then trained on all the data and certified.
+
+    ``betas``: how many, log-spaced from β_max down to ``beta_ratio``·β_max, or the values.  ``cv`` and ``scoring`` as
+    in scikit-learn (R² by default).  β is in units of all the data: a fold with a share s of the weight is trained at
+    s·β.  The other parameters are those of `ProvenRegressor`.
+
+    Fitted, besides the attributes of `ProvenRegressor`: ``betas_`` (decreasing), ``cv_scores_`` (folds, betas),
+    ``beta_``, and ``path_``, the solutions on all the data from ``betas_[0]`` down to ``beta_``.
+    """
+
+    def __init__(
+        self,
+        block: str | Block = "mlp",
+        activation: str = "gated_relu",
+        betas: int | Sequence[float] = 20,
+        beta_ratio: float = 1e-3,
+        cv: Any = 5,
+        scoring: Any = None,
+        n_gates: int | Any = 100,
+        loss: str = "squared",
+        delta: float = 1.0,
+        readout: str = "mean",
+        fit_intercept: bool = True,
+        solver: str | Any = "auto",
+        tol: float = 1e-4,
+        max_steps: int | None = None,
+        max_seconds: float | None = None,
+        verbose: int = 0,
+        random_state: Any = 0,
+    ):
+        self.block = block
+        self.activation = activation
+        self.betas = betas
+        self.beta_ratio = beta_ratio
+        self.cv = cv
+        self.scoring = scoring
+        self.n_gates = n_gates
+        self.loss = loss
+        self.delta = delta
+        self.readout = readout
+        self.fit_intercept = fit_intercept
+        self.solver = solver
+        self.tol = tol
+        self.max_steps = max_steps
+        self.max_seconds = max_seconds
+        self.verbose = verbose
+        self.random_state = random_state

@@ -1,0 +1,121 @@
+"""Choosing β by cross-validation along warm-started paths."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import is_classifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import check_scoring
+from sklearn.model_selection import check_cv
+
+from provenet.estimators.base import TrainingData, print_record
+from provenet.problem import Problem
+from provenet.solvers import Solution, Status
+from provenet.solvers.path import beta_grid, path
+
+
+class BetaSearch:
+    """Training at the β of the best mean score over the folds; the largest of equals.
+
+    Losses are sums over samples, so a fold that holds a share s of the total weight is trained at s·β: loss and penalty
+    then trade off as they do on all the data, and ``betas_`` and ``beta_`` are in units of all the data.
+    """
+
+    betas: int | Sequence[float]
+    beta_ratio: float
+    cv: Any
+    scoring: Any
+
+    betas_: NDArray[np.float64]
+    beta_: float
+    cv_scores_: NDArray[np.float64]
+    path_: list[Solution]
+
+    def _train(self: Any, data: TrainingData) -> Solution:
+        seed = self._seed()
+        problem = self._formulate(data, 1.0, seed)
+        self.betas_ = np.array(self._grid(problem))
+        self.cv_scores_ = self._cross_validate(data, seed)
+        best = _best(self.cv_scores_)
+        self.beta_ = float(self.betas_[best])
+        self.path_ = self._follow(problem, self.betas_[: best + 1])
+        return self.path_[-1]
+
+    def _grid(self, problem: Problem) -> list[float]:
+        if isinstance(self.betas, Integral) and not isinstance(self.betas, bool):
+            return beta_grid(problem.beta_max, int(self.betas), self.beta_ratio)
+        betas = np.asarray(self.betas, dtype=np.float64)
+        if betas.ndim != 1 or betas.size == 0 or not (np.isfinite(betas).all() and (betas > 0).all()):
+            raise ValueError(f"betas: give a number of values, or a list of positive ones, got {self.betas!r}.")
+        return np.unique(betas)[::-1].tolist()
+
+    def _follow(self: Any, problem: Problem, betas: NDArray[np.float64]) -> list[Solution]:
+        callback = print_record if self.verbose > 1 else None
+        progress = _print_solution if self.verbose else None
+        solutions = path(
+            problem,
+            betas.tolist(),
+            self.solver,
+            self.tol,
+            max_steps=self.max_steps,
+            max_seconds=self.max_seconds,
+            callback=callback,
+            progress=progress,
+        )
+        if solutions[-1].status is Status.INTERRUPTED:
+            raise KeyboardInterrupt(f"{type(self).__name__}: interrupted during its search for beta.")
+        return solutions
+
+    def _cross_validate(self: Any, data: TrainingData, seed: int) -> NDArray[np.float64]:
+        """Scores (folds, betas) on the samples each fold leaves out."""
+        folds = list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
+        scorer = check_scoring(self, self.scoring)
+        scores = np.full((len(folds), len(self.betas_)), np.nan)
+        short = 0
+        for row, (train, test) in zip(scores, folds, strict=True):
+            solutions = self._follow(self._formulate(data, 1.0, seed, train), self.betas_ * _share(data, train))
+            short += sum(s.status is not Status.SOLVED for s in solutions)
+            row[:] = [self._score(scorer, solution, data, test) for solution in solutions]
+        if short:
+            warnings.warn(
+                f"{type(self).__name__}: {short} of the {scores.size} fits in the folds stopped above tol={self.tol:g}; "
+                "their scores are of networks that are not proven to that tolerance.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        return scores
+
+    def _score(self: Any, scorer: Any, solution: Solution, data: TrainingData, test: Any) -> float:
+        model = copy.copy(self)
+        model._keep(solution)
+        vars(model).pop("feature_names_in_", None)  # the folds are plain arrays, without names
+        weight = {} if data.sample_weight is None else {"sample_weight": data.sample_weight[test]}
+        if weight and not weight["sample_weight"].any():
+            return np.nan
+        return float(scorer(model, data.X[test], data.y[test], **weight))
+
+
+def _share(data: TrainingData, rows: Any) -> float:
+    """The share of the total weight that these rows have."""
+    weight = np.ones(len(data.X)) if data.weight is None else data.weight
+    return float(weight[rows].sum() / weight.sum())
+
+
+def _best(scores: NDArray[np.float64]) -> int:
+    """The β of the best mean; folds without a score (no weight, one sample for R²) do not count."""
+    scored = ~np.isnan(scores).any(axis=1)
+    if not scored.any():
+        raise ValueError("scoring: no fold has a score that is a number at every beta; choose another scoring or cv.")
+    return int(np.argmax(scores[scored].mean(axis=0)))
+
+
+def _print_solution(solution: Solution) -> None:
+    gap = solution.certificate.relative_gap
+    print(f"beta {solution.problem.beta:.3e}  {solution.steps:>6} steps  relative gap {gap:.2e}")

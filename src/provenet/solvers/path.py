@@ -1,0 +1,68 @@
+"""The regularisation path: one problem at many β, each solved from the last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from provenet.problem import Problem, check_beta
+from provenet.solvers.loop import Callback, Method
+from provenet.solvers.solution import Solution
+from provenet.solvers.solve import solve
+from provenet.solvers.status import Status
+
+
+def path(
+    problem: Problem,
+    betas: int | Sequence[float] = 20,
+    method: str | Method[Any] = "auto",
+    tol: float = 1e-6,
+    beta_ratio: float = 1e-3,
+    max_steps: int | None = None,
+    max_seconds: float | None = None,
+    callback: Callback | None = None,
+    progress: Callable[[Solution], Any] | None = None,
+) -> list[Solution]:
+    """Solutions of ``problem`` at strictly decreasing β, each warm-started from the one before.
+
+    ``betas``: the values themselves, or how many, log-spaced from β_max (where the zero network is optimal) down to
+    ``beta_ratio``·β_max.  Limits and ``tol`` hold for each β; ``callback`` sees every look at a gap, ``progress``
+    every solution.  Ctrl-C ends the path after the solution it interrupted.
+    """
+    grid = beta_grid(problem.beta_max, betas, beta_ratio) if isinstance(betas, int) else list(betas)
+    _check_decreasing(grid)
+    solutions: list[Solution] = []
+    for beta in grid:
+        start = solutions[-1].factors if solutions else None
+        found = solve(problem.with_beta(beta), method, tol, max_steps, max_seconds, start, callback)
+        solutions.append(found)
+        if progress is not None:
+            progress(found)
+        if found.status is Status.INTERRUPTED:
+            break
+    return solutions
+
+
+def beta_grid(beta_max: float, count: int, beta_ratio: float = 1e-3) -> list[float]:
+    """``count`` log-spaced β from ``beta_max`` down to ``beta_ratio``·``beta_max``.
+
+    Where β_max is zero (nothing to fit) the zero network is optimal at every β, and the grid starts at one.
+    """
+    if count < 2:
+        raise ValueError(f"betas: a path has at least two values of beta, got {count}.")
+    if not 0 < beta_ratio < 1:
+        raise ValueError(f"beta_ratio: it must lie between 0 and 1, got {beta_ratio!r}.")
+    top = beta_max if beta_max > 0 else 1.0
+    return (top * np.geomspace(1.0, beta_ratio, count)).tolist()
+
+
+def _check_decreasing(betas: Sequence[float]) -> None:
+    if not betas:
+        raise ValueError("betas: it is empty.")
+    for beta in betas:
+        check_beta(beta)
+    if any(after >= before for before, after in pairwise(betas)):
+        raise ValueError("betas: a path goes from the largest beta down; sort them in strictly decreasing order.")

@@ -1,0 +1,27 @@
+"""scikit-learn's own checks, with no expected failures."""
+
+from __future__ import annotations
+
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import provenet as pn
+
+SMALL = {"n_gates": 8, "max_steps": 300}
+SEARCH = {"betas": 3, "cv": 3, "beta_ratio": 0.01} | SMALL
+
+ESTIMATORS = [
+    pn.ProvenClassifier(beta=0.1, **SMALL),
+    pn.ProvenClassifier(beta=0.1, loss="logistic", **SMALL),
+    pn.ProvenClassifier(beta=0.1, activation="linear", max_steps=300),
+    pn.ProvenRegressor(beta=0.1, **SMALL),
+    pn.ProvenRegressor(beta=0.1, loss="huber", **SMALL),
+    pn.ProvenClassifierCV(**SEARCH),
+    pn.ProvenRegressorCV(**SEARCH),
+]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@parametrize_with_checks(ESTIMATORS)
+def test_sklearn_checks(estimator, check):
+    check(estimator)
