@@ -65,12 +65,13 @@ def rebuild(saved: dict[str, Any], tensors: dict[str, Tensor], model: SavedModel
         name: _decode_labels(value) for name, value in take(saved, "labels", dict).items() if name in _LABELS
     }
     attributes |= {name: tensors[f"fitted.{name}"].numpy() for name in _ARRAYS if f"fitted.{name}" in tensors}
-    vars(estimator).update(attributes)
+    for name, value in attributes.items():
+        setattr(estimator, name, value)
     _check_fitted(estimator, model)
     estimator.network_ = model.network
     estimator.certificate_ = model.certificate
     estimator.dual_gap_ = model.certificate.gap
-    estimator.saved_ = model  # type: ignore[attr-defined]
+    estimator.saved_ = model
     return estimator
 
 

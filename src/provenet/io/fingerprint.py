@@ -14,7 +14,7 @@ from provenet.problem import Problem
 
 
 def fingerprint(problem: Problem) -> dict[str, Any]:
-    """Shapes and SHA-256 digests of the samples, the targets and the weights: equal for equal numbers in equal order."""
+    """Shapes and SHA-256 digests of samples, targets and weights: equal for equal numbers in equal order."""
     loss = problem.loss
     return {
         "samples": list(problem.X.shape),

@@ -164,7 +164,7 @@ def _network(block: Block, activation: str, tensors: dict[str, Tensor]) -> nn.Mo
 
 def read_certificate(saved: dict[str, Any]) -> Certificate:
     kinds: dict[str, type] = {"scope": str, "bound": str, "conditions": dict}
-    values = {f.name: take(saved, f.name, kinds.get(f.name, float)) for f in fields(Certificate)}
+    values: dict[str, Any] = {f.name: take(saved, f.name, kinds.get(f.name, float)) for f in fields(Certificate)}
     certificate = Certificate(**values)
     if not all(isfinite(value) for value in values.values() if isinstance(value, float)) or certificate.beta <= 0:
         raise SchemaError("certificate: its numbers are not finite, or beta is not positive")

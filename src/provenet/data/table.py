@@ -1,0 +1,238 @@
+"""Named columns from files: CSV, Parquet, NPY and NPZ.  Errors name the file, the line and the column."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FORMATS = (".csv", ".tsv", ".txt", ".parquet", ".npy", ".npz")
+_DELIMITERS = (",", "\t", ";")
+_MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of one length.  ``lines`` says in which line (or row) of the file each entry stands, counted from one."""
+
+    path: Path
+    columns: dict[str, NDArray[Any]]
+    lines: NDArray[np.int64]
+    line_word: str = "line"
+    named: bool = True  # False: the file has no names, and columns are called 0, 1, 2, …
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.lines)
+
+    def resolve(self, name: str) -> str:
+        """The name of the column a user calls ``name``: its name, or its position (−1 is the last)."""
+        names = list(self.columns)
+        if name in self.columns:
+            return name
+        try:
+            return names[int(name)]
+        except (ValueError, IndexError):
+            raise LookupError(f"{self.path}: there is no column {name!r}; it has {_listed(names)}.") from None
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """A column of finite numbers, (n,)."""
+        values = self.columns[name]
+        numbers = values.astype(np.float64) if values.dtype.kind in "biuf" else self._parse(name, values)
+        bad = np.flatnonzero(~np.isfinite(numbers))
+        if bad.size:
+            raise ValueError(
+                f"{self._place(name, bad[0])}: the value is missing or not finite; fill it or drop the row."
+            )
+        return numbers
+
+    def labels(self, name: str) -> NDArray[Any]:
+        """A column of labels, (n,): whole numbers and booleans as such, other things as text."""
+        values = self.columns[name]
+        if values.dtype.kind in "biu":
+            return values
+        if values.dtype.kind == "f" or self.is_numeric(name):
+            numbers = self.numbers(name)
+            whole = np.abs(numbers).max() < 2**53 and bool((numbers == np.round(numbers)).all())
+            return numbers.astype(np.int64) if whole else numbers
+        missing = [i for i, value in enumerate(values) if _is_missing(value)]
+        if missing:
+            raise ValueError(f"{self._place(name, missing[0])}: the label is missing; fill it or drop the row.")
+        return np.array([str(value) for value in values])
+
+    def is_numeric(self, name: str) -> bool:
+        """Whether every entry that is there is a number."""
+        values = self.columns[name]
+        if values.dtype.kind in "biuf":
+            return True
+        present = [value for value in values if not _is_missing(value)]
+        try:
+            np.array(present, dtype=np.float64)
+        except (TypeError, ValueError):
+            return False
+        return bool(present)
+
+    def _parse(self, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+        try:
+            return values.astype(np.float64)
+        except (TypeError, ValueError):
+            pass  # find the first that is no number, to name it
+        for i, value in enumerate(values):
+            if _is_missing(value):
+                raise ValueError(f"{self._place(name, i)}: the value is missing; fill it or drop the row.")
+            try:
+                float(value)
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"{self._place(name, i)}: {value!r} is not a number; encode the column as numbers or leave it out."
+                ) from None
+        raise ValueError(f"{self.path}: column {name!r} is not a column of numbers.")
+
+    def _place(self, name: str, row: int) -> str:
+        return f"{self.path}: column {name!r}, {self.line_word} {self.lines[row]}"
+
+
+def read_table(path: str | Path, header: bool | None = None) -> Table:
+    """The columns of a CSV (``header`` None: found out), Parquet or two-dimensional NPY file."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+    suffix = path.suffix.lower()
+    if suffix in (".csv", ".tsv", ".txt"):
+        table = _read_csv(path, header)
+    elif suffix == ".parquet":
+        table = _read_parquet(path)
+    elif suffix == ".npy":
+        table = _from_matrix(path, read_array(path))
+    else:
+        raise ValueError(f"{path}: files of type {suffix or '(none)'} cannot be read; use {', '.join(FORMATS)}.")
+    if table.n_rows == 0:
+        raise ValueError(f"{path}: it has no rows of data.")
+    return table
+
+
+def read_array(path: Path) -> NDArray[Any]:
+    return _checked_load(path, lambda: np.load(path, allow_pickle=False))
+
+
+def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """All arrays of an NPZ file by name."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: there is no such file.")
+
+    def load() -> dict[str, NDArray[Any]]:
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+
+    return _checked_load(path, load)
+
+
+def _checked_load(path: Path, load: Any) -> Any:
+    try:
+        return load()
+    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
+        raise ValueError(f"{path}: it is not a readable {path.suffix[1:].upper()} file ({error}).") from None
+
+
+def _read_csv(path: Path, header: bool | None) -> Table:
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            first = file.readline()
+            file.seek(0)
+            rows, lines = _rows(path, csv.reader(file, delimiter=_delimiter(first), strict=True, skipinitialspace=True))
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: it is not text in UTF-8 ({error.reason} at byte {error.start}).") from None
+    if not rows:
+        raise ValueError(f"{path}: it is empty.")
+    named = header if header is not None else not all(_is_number(cell) for cell in rows[0])
+    names = [name.strip() for name in rows[0]] if named else [str(i) for i in range(len(rows[0]))]
+    _check_names(path, names)
+    body, lines = (rows[1:], lines[1:]) if named else (rows, lines)
+    cells = zip(*body, strict=True) if body else ([] for _ in names)
+    columns = {name: np.array(column, dtype=object) for name, column in zip(names, cells, strict=True)}
+    return Table(path, columns, np.array(lines, dtype=np.int64), named=named)
+
+
+def _rows(path: Path, reader: Any) -> tuple[list[list[str]], list[int]]:
+    """Rows that are not blank, all of one length, and the line each ends in."""
+    rows: list[list[str]] = []
+    lines: list[int] = []
+    try:
+        for row in reader:
+            if not any(cell.strip() for cell in row) and len(row) <= 1:
+                continue
+            if rows and len(row) != len(rows[0]):
+                raise ValueError(
+                    f"{path}: line {reader.line_num} has {len(row)} fields, but line {lines[0]} has {len(rows[0])}."
+                )
+            rows.append(row)
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        raise ValueError(f"{path}: line {reader.line_num} is not valid CSV ({error}).") from None
+    return rows, lines
+
+
+def _check_names(path: Path, names: list[str]) -> None:
+    for i, name in enumerate(names):
+        if not name:
+            raise ValueError(f"{path}: column {i} has no name in the header.")
+        if name in names[:i]:
+            raise ValueError(f"{path}: two columns are called {name!r}.")
+
+
+def _read_parquet(path: Path) -> Table:
+    try:
+        import pyarrow
+        import pyarrow.parquet as parquet
+    except ImportError:
+        raise ValueError(f"{path}: reading Parquet needs the package pyarrow: pip install 'provenet[data]'.") from None
+    try:
+        table = parquet.read_table(path)
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{path}: it is not a readable Parquet file ({error}).") from None
+    _check_names(path, table.column_names)
+    columns = {name: _from_arrow(table.column(name)) for name in table.column_names}
+    return Table(path, columns, np.arange(1, table.num_rows + 1), line_word="row")
+
+
+def _from_arrow(column: Any) -> NDArray[Any]:
+    """Numbers as numbers where none is missing; anything else as Python objects, None where missing."""
+    array = column.to_numpy()
+    return array if array.dtype.kind in "biuf" else np.array([*column.to_pylist(), None], dtype=object)[:-1]
+
+
+def _from_matrix(path: Path, matrix: NDArray[Any]) -> Table:
+    if matrix.ndim != 2:
+        raise ValueError(f"{path}: a table needs two dimensions, this array has shape {matrix.shape}.")
+    columns = {str(i): matrix[:, i] for i in range(matrix.shape[1])}
+    return Table(path, columns, np.arange(1, matrix.shape[0] + 1), line_word="row", named=False)
+
+
+def _delimiter(line: str) -> str:
+    return max(_DELIMITERS, key=line.count)
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return True
+    return isinstance(value, str) and value.strip().lower() in _MISSING
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _listed(names: Iterable[str], most: int = 12) -> str:
+    names = list(names)
+    rest = f", … ({len(names)} in all)" if len(names) > most else ""
+    return ", ".join(map(repr, names[:most])) + rest
