@@ -1,0 +1,103 @@
+"""The rows M_k = A_k a gate of a program with squared loss, as the interior point needs them.
+
+Â(Z) = Σ_k M_k Z_k with M_k (n, p), the square roots of the sample weights in its rows.  Each gate's rows are scaled by
+a small matrix G_k (P, m, m): m = p multiplies features, m = 1 multiplies the gate as a whole.  Two ways to hold them:
+
+`DenseRows`: M as an array.  Where n > P·p it is replaced by the triangle of its QR factorisation: a rotation
+of the samples changes nothing in a sum of squares, and the part of the targets outside the range of M is a constant.
+`GatedRows`: nothing of size n·P·p, only the operator and its kernel (XXᵀ) ∘ (D diag(t) Dᵀ).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from provenet.operators import MLPOperator
+from provenet.variable import Stack
+
+
+class Rows(Protocol):
+    """X̃_k = M_k G_k."""
+
+    def scaled(self, G: Tensor) -> Rows:
+        """The rows times G, (P, 1, 1) or (P, p, p)."""
+
+    def forward(self, stack: Stack) -> Tensor:
+        """Σ_k X̃_k ζ_k, (n, q)."""
+
+    def adjoint(self, residual: Tensor) -> Stack:
+        """X̃_kᵀ W, (P, p, q)."""
+
+    def kernel(self, weight: Tensor) -> Tensor:
+        """Σ_k X̃_k diag(weight_k) X̃_kᵀ, (n, n), for weight (P, m)."""
+
+    def slopes(self, a: Stack) -> Tensor:
+        """X̃_k E a_k over an orthonormal basis E of the symmetric m × m matrices: (q, unknowns, n)."""
+
+
+@dataclass(frozen=True)
+class DenseRows:
+    """columns: X̃_kᵀ (P, p, n).  m: the size of the unknown blocks."""
+
+    columns: Tensor
+    m: int
+
+    def scaled(self, G: Tensor) -> DenseRows:
+        return replace(self, columns=self.columns * G if self.m == 1 else torch.bmm(G.mT, self.columns))
+
+    @property
+    def _flat(self) -> Tensor:
+        return self.columns.view(-1, self.columns.shape[2])
+
+    def forward(self, stack: Stack) -> Tensor:
+        return self._flat.T @ stack.reshape(-1, stack.shape[2])
+
+    def adjoint(self, residual: Tensor) -> Stack:
+        return (self._flat @ residual).view(*self.columns.shape[:2], -1)
+
+    def kernel(self, weight: Tensor) -> Tensor:
+        B = (self.columns * weight.sqrt()[:, :, None]).view(self._flat.shape)
+        return B.T @ B
+
+    def slopes(self, a: Stack) -> Tensor:
+        if self.m == 1 and a.shape[2] == 1:
+            return torch.bmm(a.mT, self.columns).transpose(0, 1)
+        i, j = torch.triu_indices(self.m, self.m)
+        # E = (e_i e_jᵀ + e_j e_iᵀ)/√2, and e_i e_iᵀ
+        size = torch.where(i == j, 0.5, 0.5**0.5).to(a.dtype)
+        by_output = a.permute(2, 0, 1)[..., None]  # (q, P, p, 1)
+        out = a.new_empty(a.shape[2], a.shape[0], len(i), self.columns.shape[2])
+        torch.mul(self.columns[:, i], by_output[:, :, j] * size[:, None], out=out)
+        out.addcmul_(self.columns[:, j], by_output[:, :, i] * size[:, None])
+        return out.view(a.shape[2], -1, self.columns.shape[2])
+
+
+@dataclass(frozen=True)
+class GatedRows:
+    """One output, m = 1: the operator itself, g_k = G_k (P,), root (n, 1) the square root of the sample weights."""
+
+    operator: MLPOperator
+    root: Tensor
+    gram: Tensor  # √w XXᵀ √w
+    g: Tensor
+
+    def scaled(self, G: Tensor) -> GatedRows:
+        return replace(self, g=G[:, 0, 0])
+
+    def forward(self, stack: Stack) -> Tensor:
+        return self.root * self.operator.forward(stack * self.g[:, None, None])
+
+    def adjoint(self, residual: Tensor) -> Stack:
+        return self.operator.adjoint(self.root * residual) * self.g[:, None, None]
+
+    def kernel(self, weight: Tensor) -> Tensor:
+        D = self.operator.pattern * (weight[:, 0].sqrt() * self.g)
+        return (D @ D.T).mul_(self.gram)
+
+    def slopes(self, a: Stack) -> Tensor:
+        hidden = (a[:, :, 0] * self.g[:, None]) @ self.operator.X.T  # (P, n)
+        return hidden.mul_(self.operator.pattern.T).mul_(self.root[:, 0])[None]
