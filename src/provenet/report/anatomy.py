@@ -15,7 +15,10 @@ _NOTHING = 1e-6  # singular values below this share of the largest are rounding,
 
 @dataclass(frozen=True)
 class Anatomy:
-    """spectrum: gate → singular values of Z_k, falling, in the data's units.  pull: γ_k°(A_k*Θ)/β of every gate (P,)."""
+    """spectrum: gate → singular values of Z_k, falling, in the data's units.  pull: γ_k°(A_k*Θ)/β of each gate (P,).
+
+    negligible: how many singular values were too small to count.
+    """
 
     spectrum: dict[int, np.ndarray]
     pull: np.ndarray

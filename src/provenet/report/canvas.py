@@ -7,11 +7,13 @@ drawing serves light, dark and print.  Only rasters, which cannot hold variables
 from __future__ import annotations
 
 import io
+import math
 import re
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 from xml.etree import ElementTree
 
 import matplotlib
@@ -22,18 +24,20 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
-from provenet.report.numerals import number
+from provenet.report.numerals import number, power_of_ten
 
 _NAMES = ("ink", "muted", "rule", "card", "primal", "dual", "good", "warn")
 INK = {name: f"#0000{index:02x}" for index, name in enumerate(_NAMES, start=1)}
 _VARIABLE = {colour: f"var(--{name})" for name, colour in INK.items()}
+
+DENSE = 1500  # from here on points are drawn as pixels, not as shapes
 
 # Mid-tones: each readable on white and on near-black.
 CLASS_COLOURS = (
     "#4c78d8", "#e07b39", "#2fa36b", "#c94f7c", "#8a63d2", "#b8962e", "#2aa5b5", "#d1584f", "#7b8794", "#6f9a2f",
 )  # fmt: skip
 
-_STYLE = {
+_STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "text.parse_math": False,  # a label is a label, whatever dollars are in it
     "font.family": "DejaVu Sans",  # only measures the text; the page chooses the font
@@ -65,6 +69,8 @@ _STYLE = {
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
 _HREF = f"{{{_XLINK}}}href"
+ElementTree.register_namespace("", _SVG)
+ElementTree.register_namespace("xlink", _XLINK)
 _COLOUR = re.compile(r"#[0-9a-f]{6}")
 _NOT_XML = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
@@ -92,7 +98,7 @@ class Canvas:
 
 @contextmanager
 def canvas(name: str, width: float = 4.8, height: float = 3.1) -> Iterator[Canvas]:
-    """Draw inside the ``with`` block: the report's style holds there, and nowhere else.  ``name`` is unique on the page."""
+    """Draw inside the ``with`` block: the report's style holds there, and nowhere else.  No two share a ``name``."""
     with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):
         yield Canvas(name, width, height)
 
@@ -114,6 +120,14 @@ def readable_ticks(*axes: Axis) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
+def log_axis(ax: Axes, which: str) -> None:
+    """Make the "x" or "y" axis logarithmic, with labels like 10⁻⁶."""
+    getattr(ax, f"set_{which}scale")("log")
+    axis = getattr(ax, f"{which}axis")
+    readable_ticks(axis)
+    axis.set_major_formatter(lambda value, _: power_of_ten(round(math.log10(value))) if value > 0 else "")
+
+
 def class_colour(index: int) -> str:
     return CLASS_COLOURS[index % len(CLASS_COLOURS)]
 
@@ -129,8 +143,6 @@ def _drawn(figure: Figure) -> str:
 
 def _inline(svg: str, name: str, description: str) -> Markup:
     """Standalone SVG → a fragment for one page among others: described, scalable, with ids that clash with nothing."""
-    ElementTree.register_namespace("", _SVG)
-    ElementTree.register_namespace("xlink", _XLINK)
     root = ElementTree.fromstring(svg)
     for child in list(root):
         if child.tag == f"{{{_SVG}}}metadata" or child.find(f"{{{_SVG}}}style") is not None:
@@ -157,5 +169,5 @@ def _adapt(element: ElementTree.Element, name: str, used: set[str]) -> None:
     if "style" in attributes:
         kept = [part for part in attributes["style"].split("; ") if not part.startswith("font-family")]
         attributes["style"] = _COLOUR.sub(lambda found: _VARIABLE.get(found[0], found[0]), "; ".join(kept))
-    if element.tag == f"{{{_SVG}}}path":
+    if "d" in attributes:
         attributes["d"] = " ".join(attributes["d"].split())

@@ -18,7 +18,7 @@ Predict = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Fit:
-    """points: (n, …) samples.  truth, predicted: class indices (n,), or values (n, c).  labels: names of the classes, or None."""
+    """points: samples (n, …).  truth, predicted: class indices (n,) if there are ``labels``, else values (n, c)."""
 
     points: np.ndarray
     truth: np.ndarray
@@ -46,7 +46,11 @@ class Fit:
 
 
 def evaluate(
-    solution: Solution, X: Any = None, y: Any = None, predict: Predict | None = None, classes: Sequence[Any] | None = None
+    solution: Solution,
+    X: Any = None,
+    y: Any = None,
+    predict: Predict | None = None,
+    classes: Sequence[Any] | None = None,
 ) -> Fit:
     """The fit on (X, y), or on the problem's own data where they are not given.
 
@@ -58,7 +62,7 @@ def evaluate(
         raise ValueError("X, y: give both, or neither for the data of the problem.")
     if classes is None and problem.loss.name not in ("softmax", "logistic"):
         return _evaluate_values(solution, X, y, predict)
-    names = np.array(range(max(2, problem.program.operator.output_shape[-1])) if classes is None else classes, dtype=object)
+    names = np.array(_numbered(problem) if classes is None else classes, dtype=object)
     if X is None:
         X, y = problem.X.numpy(), names[_target_classes(problem)]
     own = predict or (lambda samples: names[_output_classes(problem, outputs(solution, samples))])
@@ -94,14 +98,18 @@ def _evaluate_values(solution: Solution, X: Any, y: Any, predict: Predict | None
 
 def training_score(solution: Solution, classify: bool) -> float:
     """Accuracy or R² of a solution on the data of its problem."""
-    names = range(max(2, solution.problem.program.operator.output_shape[-1])) if classify else None
-    return evaluate(solution, classes=names).score
+    return evaluate(solution, classes=_numbered(solution.problem) if classify else None).score
 
 
 def outputs(solution: Solution, samples: Any) -> np.ndarray:
     """What the network itself says, (m, …, c)."""
     with torch.no_grad():
         return solution.network()(torch.from_numpy(_array(samples))).numpy()
+
+
+def _numbered(problem: Problem) -> range:
+    """Classes without names; one output tells two apart."""
+    return range(max(2, problem.program.operator.output_shape[-1]))
 
 
 def _target_classes(problem: Problem) -> np.ndarray:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
 from provenet.report.anatomy import Anatomy
-from provenet.report.canvas import INK, Canvas, Drawing, canvas, class_colour, readable_ticks, shortened
-from provenet.report.figures import DENSE
+from provenet.report.canvas import DENSE, INK, Canvas, Drawing, canvas, class_colour, readable_ticks, shortened
 from provenet.report.fit import Fit
 from provenet.solvers import Solution
 
@@ -39,7 +39,7 @@ def _decisions(fit: Fit, borders: np.ndarray, features: Sequence[str]) -> Drawin
     extent, grid = _grid(fit.points)
     classes = fit.at(grid).reshape(_PIXELS, _PIXELS)
     pixels = np.array([to_rgba(class_colour(k), 0.3) for k in range(len(fit.labels) + 1)])[classes]
-    with canvas("map", 6.4, 5.2) as drawn:
+    with canvas("map", 4.8, 4.3) as drawn:
         ax = drawn.axes
         ax.imshow(pixels, extent=extent, origin="lower", aspect="auto", interpolation="nearest")
         _draw_borders(ax, borders, extent)
@@ -48,8 +48,9 @@ def _decisions(fit: Fit, borders: np.ndarray, features: Sequence[str]) -> Drawin
             if mine.size:
                 _scatter(ax, mine, fit.points.shape[0], color=class_colour(k), label=shortened(label))
         if len(fit.labels) <= 12:
-            drawn.figure.legend(loc="outside upper center", ncols=min(len(fit.labels), 6), handletextpad=0.2)
-        return _finished(drawn, extent, features, True, borders, "Colours are the classes the network chooses; dots are samples.")
+            drawn.figure.legend(loc="outside upper center", ncols=min(len(fit.labels), 5), handletextpad=0.2)
+        said = "Colours are the classes the network chooses; dots are samples."
+        return _finished(drawn, extent, features, True, borders, said)
 
 
 def _surface(fit: Fit, output: int, borders: np.ndarray, features: Sequence[str]) -> Drawing:
@@ -57,9 +58,9 @@ def _surface(fit: Fit, output: int, borders: np.ndarray, features: Sequence[str]
     values = fit.at(grid)[:, output].reshape(_PIXELS, _PIXELS)
     truth = fit.truth[:, output]
     low, high = min(values.min(), truth.min()), max(values.max(), truth.max())
-    with canvas(f"map-{output}", 6.4, 5.2) as drawn:
+    with canvas(f"map-{output}", 4.8, 4.3) as drawn:
         ax = drawn.axes
-        scale = {"cmap": "viridis", "vmin": low, "vmax": high}
+        scale: dict[str, Any] = {"cmap": "viridis", "vmin": low, "vmax": high}
         image = ax.imshow(values, extent=extent, origin="lower", aspect="auto", interpolation="bilinear", **scale)
         _draw_borders(ax, borders, extent)
         _scatter(ax, fit.points, fit.points.shape[0], c=truth, **scale)
@@ -75,7 +76,7 @@ def _curve(fit: Fit, output: int, features: Sequence[str]) -> Drawing:
     x = fit.points[:, 0]
     room = 0.05 * (x.max() - x.min()) or 1.0
     line = np.linspace(x.min() - room, x.max() + room, 800)
-    with canvas(f"map-{output}", 6.4, 4) as drawn:
+    with canvas(f"map-{output}", 4.8, 3.6) as drawn:
         ax = drawn.axes
         points = np.column_stack([x, fit.truth[:, output]])
         _scatter(ax, points, x.size, color=INK["muted"], alpha=0.7, label="samples")
@@ -118,10 +119,10 @@ def _draw_borders(ax: Axes, borders: np.ndarray, extent: Extent) -> None:
         ax.plot(x, y, color=INK["ink"], linewidth=0.5, alpha=0.3)
 
 
-def _scatter(ax: Axes, points: np.ndarray, total: int, **look: object) -> None:
-    dense = total > DENSE
-    size = {"s": 5, "linewidths": 0, "rasterized": True} if dense else {"s": 20, "linewidths": 0.6, "edgecolors": INK["card"]}
-    ax.scatter(points[:, 0], points[:, 1], **(size | look))  # type: ignore[arg-type]
+def _scatter(ax: Axes, points: np.ndarray, total: int, **look: Any) -> None:
+    pixels: dict[str, Any] = {"s": 5, "linewidths": 0, "rasterized": True}
+    shapes: dict[str, Any] = {"s": 16, "linewidths": 0.5, "edgecolors": INK["card"]}
+    ax.scatter(points[:, 0], points[:, 1], **((pixels if total > DENSE else shapes) | look))
 
 
 def _finished(
@@ -131,6 +132,8 @@ def _finished(
     ax.grid(False)
     ax.set(xlim=extent[:2], ylim=extent[2:], xlabel=shortened(features[0], 40), ylabel=shortened(features[1], 40))
     readable_ticks(ax.xaxis, ax.yaxis)
-    if len(borders):
-        caption += " Thin lines are where the heaviest gates open; between them the network is linear."
+    if len(borders) == _BORDERS_SHOWN:
+        caption += f" Thin lines are where the {_BORDERS_SHOWN} heaviest gates open."
+    elif len(borders):
+        caption += " Thin lines are where the active gates open; between them the network is linear."
     return drawn.drawing(_TITLES[classify], caption)

@@ -6,7 +6,7 @@ import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Decimal, localcontext
 
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_PLAIN = range(-5, 6)  # leading digits written without a power of ten: 0.00001 to 999,999
+_PLAIN = range(-4, 6)  # places of the first digit written without a power of ten: 0.0001 to 999,999
 
 
 def number(x: float | Decimal, digits: int = 3, rounding: str = ROUND_HALF_EVEN) -> str:
@@ -33,7 +33,10 @@ def power_of_ten(exponent: int) -> str:
 
 def percent(fraction: float, digits: int = 2, rounding: str = ROUND_CEILING) -> str:
     """A share in per cent, rounded up unless told otherwise: an upper bound stays one."""
-    return f"{number(_decimal(fraction).scaleb(2), digits, rounding)} %"
+    share = _decimal(fraction).scaleb(2)
+    if share.is_finite() and share and share.adjusted() == -5:  # 0.00008 % is still read at a glance
+        return f"{_round(share, -4 - digits, rounding).normalize():f} %"
+    return f"{number(share, digits, rounding)} %"
 
 
 def seconds(s: float) -> str:
@@ -52,11 +55,10 @@ def seconds(s: float) -> str:
 
 def outward(lower: float, upper: float) -> tuple[str, str]:
     """Both ends of a bracket, rounded away from each other, with just enough digits to tell them apart."""
-    size = max(abs(lower), abs(upper))
-    if size == 0 or not math.isfinite(size):
-        return number(lower), number(upper)
+    if not (math.isfinite(lower) and 0 < upper < 2 * lower):  # far apart
+        return number(lower, 3, ROUND_FLOOR), number(upper, 3, ROUND_CEILING)
     low, high = _decimal(lower), _decimal(upper)
-    first = max(abs(low), abs(high)).adjusted()
+    first = high.adjusted()
     finest = first - 11  # more digits than these nobody reads
     place = max(min((high - low).adjusted() if high > low else finest, first - 2), finest)
     return _write(_round(low, place, ROUND_FLOOR), first), _write(_round(high, place, ROUND_CEILING), first)

@@ -6,21 +6,21 @@ import os
 import platform
 import tempfile
 from collections.abc import Sequence
-from decimal import ROUND_FLOOR
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from provenet.report import figures, tables, words
 from provenet.report.anatomy import Anatomy, dissect
+from provenet.report.betapath import beta_path
 from provenet.report.canvas import Drawing, plain
 from provenet.report.fit import Fit, Predict, evaluate, training_score
 from provenet.report.maps import network_map
-from provenet.report.numerals import count, number, outward, percent, seconds
+from provenet.report.numerals import count, number, outward, seconds
+from provenet.report.quality import quality
 from provenet.solvers import Solution
 
 
@@ -103,14 +103,16 @@ def _tiles(solution: Solution, fit: Fit, anatomy: Anatomy) -> list[tuple[str, st
     """(name, number, remark) of what matters most."""
     certificate = solution.certificate
     lower, upper = outward(min(certificate.dual, certificate.primal), certificate.primal)
-    classify = fit.labels is not None
-    score = percent(fit.score, 3, ROUND_FLOOR) if classify else "–" if np.isnan(fit.score) else number(fit.score)
-    remark = f"{count(fit.n_right)} of {count(fit.truth.size)} right" if classify else "of the variance, explained"
+    if fit.labels is not None:
+        right, total = fit.n_right, fit.truth.size
+        score = ("Accuracy", words.share_right(right, total), f"{count(right)} of {count(total)} right")
+    else:
+        score = ("R²", number(fit.score), "of the variance, explained")
     return [
         ("Objective", upper, "of this network"),
         ("Lower bound", lower, "for every network in scope"),
         ("Relative gap", number(certificate.relative_gap, 2), f"{number(certificate.tol)} asked for"),
-        ("Accuracy" if classify else "R²", score, remark),
+        score,
         ("Neurons", count(anatomy.n_neurons), f"behind {anatomy.n_active} of {count(anatomy.n_gates, 'gate')}"),
         ("Time", seconds(solution.seconds), f"{count(solution.steps, 'step')} of {solution.method}"),
     ]
@@ -126,24 +128,28 @@ def _sections(
 ) -> list[tuple[str, str, list[Drawing]]]:
     """(heading, text, drawings)."""
     maps = network_map(fit, solution, anatomy, features)
-    judged = [figures.confusion(fit)] if fit.labels is not None else [figures.predicted_against_true(fit), figures.residuals(fit)]
-    sections = [("What the network does", "", maps + judged)]
+    sections = [("What the network does", "", maps + quality(fit))]
     if solution.history:
         convergence = [figures.objective(solution.history), figures.gap(solution.history, solution.certificate.tol)]
         sections.append(("How it got there", "", convergence))
     else:
         sections.append(("How it got there", "The run ended before its first look at the gap.", []))
+    pull = figures.pull(anatomy, solution.certificate.status == "certified")
+    inside = [pull]
+    if anatomy.n_neurons and solution.problem.activation != "linear":
+        inside.append(figures.gates(anatomy))
     if anatomy.n_neurons:
-        inside = [figures.gates(anatomy), figures.spectrum(anatomy), figures.pull(anatomy)]
-        sections.append(("What is inside", words.optimality(solution), inside))
-    else:
-        sections.append(("What is inside", words.nothing_inside(solution), [figures.pull(anatomy)]))
+        inside.append(figures.spectrum(anatomy))
+    sections.append(("What is inside", words.inside(solution), inside))
     if path:
         classify = fit.labels is not None
-        name = "score" if scores is not None else "training accuracy" if classify else "training R²"
+        name = "Score" if scores is not None else "Training accuracy" if classify else "Training R²"
         values = scores if scores is not None else [training_score(s, classify) for s in path]
-        text = "From β_max, where the zero network is the best, downward: less β, more neurons, a closer fit to the training data."
-        sections.append(("The path in β", text, figures.path(path, values, name)))
+        text = (
+            "At β_max the zero network is the best; below it neurons come in, and the fit gets closer. "
+            "The dotted line marks this report's β."
+        )
+        sections.append(("The path in β", text, beta_path(solution, path, values, name)))
     return sections
 
 

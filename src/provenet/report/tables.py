@@ -29,7 +29,7 @@ _CONDITIONS = {
 class Table:
     title: str
     head: tuple[str, ...]
-    rows: list[tuple[str, ...]]
+    rows: Sequence[tuple[str, ...]]
     note: str = ""
 
 
@@ -64,8 +64,11 @@ def _certificate(solution: Solution) -> Table:
         ("bound of BM Thm 3.4", number(c.theorem_bound)),
     ]
     rows += [(_CONDITIONS.get(name, name), "yes" if holds else "no") for name, holds in c.conditions.items()]
-    return Table("Certificate", (), rows, "The theorem's bound and the rank conditions suppose an exact stationary point; they are "
-                 "shown for interest. The certificate does not use them.")  # fmt: skip
+    note = (
+        "The theorem's bound and the rank conditions suppose an exact stationary point. "
+        "They are shown for interest; the certificate does not use them."
+    )
+    return Table("Certificate", (), rows, note)
 
 
 def _run(solution: Solution) -> Table:

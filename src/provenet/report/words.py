@@ -49,13 +49,13 @@ def _headline(certificate: Certificate, certified: bool) -> str:
 
 
 def claim(problem: Problem, certificate: Certificate) -> str:
-    """The sentence that is proven, whether or not the asked tolerance is met; rounded outward, so that it stays true."""
+    """The sentence that is proven, asked tolerance met or not; rounded outward, so that it stays true."""
     lower, upper = outward(min(certificate.dual, certificate.primal), certificate.primal)
     above = excess(certificate)
     if above == float("inf"):
         return (
-            f"This network has an objective of {upper}. The lower bound found, {lower}, is below zero and says nothing: "
-            "no objective is negative."
+            f"This network has an objective of {upper}. The lower bound found, {lower}, says nothing: "
+            "no objective is negative anyway."
         )
     nobody = f"{nobody_else(problem, certificate.scope)} can have an objective lower than {lower} on this data"
     return f"{nobody}; this one has {upper}: {_above_the_best(above)}."
@@ -99,8 +99,8 @@ def meaning(problem: Problem, certificate: Certificate) -> list[str]:
     points = [
         f"The objective is the {loss}, summed over {count(problem.X.shape[0], 'sample')}, "
         f"plus β/2 times the squared weights of both layers, with β = {number(problem.beta)}.",
-        "The lower bound holds for networks of any width, trained in any way and for any time. It comes from convex duality "
-        "and supposes nothing of the solver: no convergence, no luck.",
+        "The lower bound holds for networks of any width, trained in any way and for any time. "
+        "It comes from convex duality and supposes nothing of the solver: no convergence, no luck.",
         "Both numbers were recomputed from the weights of the network and the data, in double precision, "
         "after the solver had finished.",
     ]
@@ -117,26 +117,40 @@ def limits(problem: Problem, certificate: Certificate) -> list[str]:
     elif certificate.scope == "fixed_gates":
         what = "activation patterns" if problem.activation == "relu" else "gates"
         points.append(
-            f"It speaks of networks with these {what}. With other {what}, or more of them, a lower objective may be possible; "
-            "so it is no proof about ReLU networks at large."
+            f"It speaks of networks with these {what}. With other {what}, or more of them, a lower objective may be "
+            "possible; so it is no proof about ReLU networks at large."
         )
     points += [
-        "It is about this data. How well the network does on new samples is another question, to be answered with new samples.",
-        "It is about this objective. Another loss, another β or other preprocessing is another problem, with another best.",
+        "It is about this data. How well the network does on new samples is another question, "
+        "to be answered with new samples.",
+        "It is about this objective. Another loss, another β or other preprocessing is another problem, "
+        "with another best.",
     ]
     return points
 
 
-def optimality(solution: Solution) -> str:
-    """Why nothing better exists, or what is missing: the pull of the gates (BM Thm 3.4)."""
-    certificate = solution.certificate
+def inside(solution: Solution) -> str:
+    """What the network is made of, and why more would not help."""
+    problem, certificate = solution.problem, solution.certificate
+    if solution.factors.n_neurons == 0:
+        return _nothing(problem)
     pull = certificate.polar_max / certificate.beta
+    gates = "A linear network has one gate, which is always open. " if problem.activation == "linear" else ""
     if pull <= 1:
-        return "No gate pulls harder than β, so no neuron, old or new, can lower the objective."
+        return f"{gates}No gate pulls harder than β, so no neuron, old or new, can lower the objective."
     return (
-        f"The strongest gate pulls {number(pull, 6)} times as hard as β; at an optimum none pulls harder than 1. "
+        f"{gates}The strongest gate pulls {number(pull, 6)} times as hard as β; at an optimum none pulls harder. "
         "The lower bound takes the difference into account."
     )
+
+
+def _nothing(problem: Problem) -> str:
+    if problem.beta >= problem.beta_max:
+        return (
+            f"Nothing: β = {number(problem.beta)} is no less than β_max = {number(problem.beta_max)}, and from there "
+            "on the best network is the zero network. A smaller β gives neurons."
+        )
+    return "Nothing: this network has no neurons, though β is below β_max. The run ended before it found any."
 
 
 def summary(solution: Solution) -> str:
@@ -147,15 +161,4 @@ def summary(solution: Solution) -> str:
 
 def share_right(right: int, total: int) -> str:
     """An accuracy, rounded down: 100 % only when all are right."""
-    return percent(right / total, 4, ROUND_FLOOR) if total else "no samples"
-
-
-def nothing_inside(solution: Solution) -> str:
-    """Of a network without neurons."""
-    problem = solution.problem
-    if problem.beta >= problem.beta_max:
-        return (
-            f"Nothing: β = {number(problem.beta)} is no less than β_max = {number(problem.beta_max)}, and from there on the best "
-            "network is the zero network. A smaller β gives neurons."
-        )
-    return "Nothing: this network has no neurons, though β is below β_max. The run ended before it found any."
+    return percent(right / total, 3, ROUND_FLOOR) if total else "no samples"
