@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from numbers import Real
 from typing import Any, Protocol
 
 import torch
@@ -18,6 +19,8 @@ from provenet.gauges import Gauge
 from provenet.losses import Loss
 from provenet.operators import Operator
 from provenet.variable import Factors, Stack
+
+_TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True)
@@ -102,8 +105,8 @@ class Problem:
         return self.program.beta_max * self._beta_unit
 
     def with_beta(self, beta: float) -> Problem:
-        check_beta(beta)
-        return replace(self, beta=float(beta), program=self.program.with_beta(float(beta) / self._beta_unit))
+        normalised = normalised_beta(beta, self._beta_unit)
+        return replace(self, beta=float(beta), program=self.program.with_beta(normalised))
 
     def network(self, factors: Factors) -> nn.Module:
         """The network of factors in normalised units."""
@@ -142,5 +145,14 @@ class Problem:
 
 
 def check_beta(beta: float) -> None:
-    if isinstance(beta, bool) or not isinstance(beta, (int, float)) or not (0 < beta < float("inf")):
+    if isinstance(beta, bool) or not isinstance(beta, Real) or not (0 < beta < float("inf")):
         raise ValueError(f"beta: it must be a positive, finite number, got {beta!r}.")
+
+
+def normalised_beta(beta: float, unit: float) -> float:
+    """β/unit, where both are numbers a program can work with."""
+    check_beta(beta)
+    normalised = float(beta) / unit
+    if not _TINY <= normalised < float("inf"):
+        raise ValueError(f"beta: {beta!r} is out of all proportion to the data, whose unit of beta is {unit:.3g}.")
+    return normalised

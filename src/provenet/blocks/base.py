@@ -30,6 +30,10 @@ class Block(ABC):
     def rows(self, X: Tensor) -> Tensor:
         """The arrangement matrix Φ (n·ρ, p): a gate h opens row r where Φ_r h ≥ 0."""
 
+    def size(self, X: Tensor) -> float:
+        """The largest entry of the block's input: what X is divided by, up to a power of four."""
+        return float(X.abs().max())
+
     @abstractmethod
     def operator(self, X: Tensor, patterns: Tensor, outputs: int, scale: float) -> Operator:
         """The operator of X/scale with these patterns (n·ρ, P)."""

@@ -15,7 +15,7 @@ from provenet.gates import sample_gates
 from provenet.gauges import NuclearNorm
 from provenet.losses import LOSSES, Loss
 from provenet.losses.base import power_of_four
-from provenet.problem import Problem, Program, check_beta
+from provenet.problem import Problem, Program, normalised_beta
 
 BLOCKS: dict[str, type[Block]] = {"mlp": MLP}
 ACTIVATIONS = ("linear", "gated_relu")
@@ -50,7 +50,6 @@ def formulate(
     samples, each times its ``sample_weight``; samples of weight zero are left out.
     """
     block = make_block(block)
-    check_beta(beta)
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation: {activation!r} is unknown; choose one of {', '.join(map(repr, ACTIVATIONS))}.")
     if readout not in ("mean", "tokens"):
@@ -70,17 +69,26 @@ def formulate(
     gate_vectors, pattern = _gates(block.rows(X), activation, gates, seed)
     user_loss = kind(Y, weight, **(loss_settings or {}))
     scaled_loss, y_scale = user_loss.normalised()
-    x_scale = power_of_four(float(X.abs().max()) if X.numel() else 0.0)
-    unit = y_scale / x_scale**block.degree
-    program = Program(
-        operator=block.operator(X, pattern, Y.shape[-1], x_scale),
-        loss=scaled_loss,
-        gauge=NuclearNorm(),
-        beta=float(beta) * unit / y_scale**2,
-    )
+    x_scale = power_of_four(block.size(X))
+    unit, value_scale = _units(x_scale**block.degree, y_scale)
+    operator = block.operator(X, pattern, Y.shape[-1], x_scale)
+    if operator.output_shape != Y.shape:
+        raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
+    program = Program(operator, scaled_loss, NuclearNorm(), normalised_beta(beta, value_scale / unit))
     return Problem(
-        block, activation, readout, X, user_loss, float(beta), gate_vectors, pattern, program, unit, y_scale**2
+        block, activation, readout, X, user_loss, float(beta), gate_vectors, pattern, program, unit, value_scale
     )
+
+
+def _units(x_unit: float, y_unit: float) -> tuple[float, float]:
+    """The units of Z and of the objective; both, and that of β, must be numbers float64 can hold."""
+    unit, value_scale = y_unit / x_unit, y_unit * y_unit
+    if not all(1e-305 < u < 1e305 for u in (unit, value_scale, x_unit * y_unit)):
+        raise ValueError(
+            f"X, Y: at sizes of about {x_unit:.1g} and {y_unit:.1g} the weights or the objective leave the range "
+            "of float64; rescale them."
+        )
+    return unit, value_scale
 
 
 def _gates(rows: Tensor, activation: str, gates: int | Any, seed: int | None) -> tuple[Tensor | None, Tensor]:

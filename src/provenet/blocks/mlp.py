@@ -29,6 +29,9 @@ class MLP(Block):
     def rows(self, X: Tensor) -> Tensor:
         return torch.cat([X, torch.ones_like(X[:, :1])], dim=1) if self.fit_intercept else X
 
+    def size(self, X: Tensor) -> float:
+        return max(super().size(X), float(self.fit_intercept))  # the column of ones counts
+
     def operator(self, X: Tensor, patterns: Tensor, outputs: int, scale: float) -> MLPOperator:
         return MLPOperator(self.rows(X) / scale, patterns, outputs)
 

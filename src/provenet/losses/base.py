@@ -84,7 +84,7 @@ def power_of_four(size: float) -> float:
     if not size > 0:
         return 1.0
     exponent = torch.frexp(torch.tensor(size, dtype=torch.float64)).exponent.item()
-    return 4.0 ** (int(exponent) // 2)
+    return 4.0 ** min(int(exponent) // 2, 511)  # 4⁵¹² would overflow
 
 
 def wright_omega(z: Tensor) -> Tensor:
