@@ -162,6 +162,8 @@ def pull(anatomy: Anatomy, certified: bool) -> Drawing:
         ax = drawn.axes
         style: dict[str, Any] = {"s": 12 if order.size <= 200 else 4, "linewidths": 0, "rasterized": order.size > DENSE}
         for which, label, ink in ((~active, "unused gate", "muted"), (active, "active gate", "primal")):
+            if not which.any():
+                continue
             ax.scatter(place[which], anatomy.pull[order][which], color=INK[ink], label=label, **style)
         ax.axhline(1, color=INK["good"], linewidth=1, linestyle=(0, (4, 3)))
         ax.set_ylim(0, 1.12 * max(1.0, strongest))
@@ -170,6 +172,6 @@ def pull(anatomy: Anatomy, certified: bool) -> Drawing:
         ax.set_xlabel("gates, strongest pull first")
         ax.set_ylabel("pull ÷ β")
         readable_ticks(ax.yaxis)
-        ax.legend(loc="lower left")
+        ax.legend(loc="best", markerscale=1.5)
         start = "A gate's pull is what a new neuron behind it would gain per unit of weight; a unit of weight costs β."
         return drawn.drawing(title, f"{start} {end}")

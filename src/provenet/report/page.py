@@ -21,6 +21,7 @@ from provenet.report.fit import Fit, Predict, evaluate, training_score
 from provenet.report.maps import network_map
 from provenet.report.numerals import count, number, outward, seconds
 from provenet.report.quality import quality
+from provenet.report.tables import Table
 from provenet.solvers import Solution
 
 
@@ -43,12 +44,15 @@ def write_report(target: str | os.PathLike[str], **content: Any) -> Path:
 
 
 def report(estimator: Any, target: str | os.PathLike[str], X: Any = None, y: Any = None, **content: Any) -> Path:
-    """The report of a fitted estimator on (X, y), or on the data it was fitted to."""
+    """The report of a fitted estimator on (X, y), or on the data it was fitted to; more as in `render_report`."""
+    path = getattr(estimator, "path_", None)
     own = {
         "solution": estimator.solution_,
         "predict": None if X is None else estimator.predict,
         "classes": getattr(estimator, "classes_", None),
         "feature_names": getattr(estimator, "feature_names_in_", None),
+        "path": path,
+        "scores": None if path is None else estimator.cv_scores_.mean(axis=0)[: len(path)],
     }
     return write_report(target, **(own | {"X": X, "y": y} | content))
 
@@ -111,7 +115,7 @@ def _tiles(solution: Solution, fit: Fit, anatomy: Anatomy) -> list[tuple[str, st
     return [
         ("Objective", upper, "of this network"),
         ("Lower bound", lower, "for every network in scope"),
-        ("Relative gap", number(certificate.relative_gap, 2), f"{number(certificate.tol)} asked for"),
+        ("Relative gap", number(max(certificate.relative_gap, 0.0), 2), f"{number(certificate.tol)} asked for"),
         score,
         ("Neurons", count(anatomy.n_neurons), f"behind {anatomy.n_active} of {count(anatomy.n_gates, 'gate')}"),
         ("Time", seconds(solution.seconds), f"{count(solution.steps, 'step')} of {solution.method}"),
@@ -125,15 +129,15 @@ def _sections(
     features: Sequence[str],
     path: Sequence[Solution] | None,
     scores: Sequence[float] | None,
-) -> list[tuple[str, str, list[Drawing]]]:
-    """(heading, text, drawings)."""
-    maps = network_map(fit, solution, anatomy, features)
-    sections = [("What the network does", "", maps + quality(fit))]
-    if solution.history:
-        convergence = [figures.objective(solution.history), figures.gap(solution.history, solution.certificate.tol)]
-        sections.append(("How it got there", "", convergence))
-    else:
-        sections.append(("How it got there", "The run ended before its first look at the gap.", []))
+) -> list[tuple[str, str, Sequence[Drawing | Table]]]:
+    """(heading, text, cards)."""
+    does: list[Drawing | Table] = [*network_map(fit, solution, anatomy, features), *quality(fit)]
+    if fit.labels is not None:
+        does.append(tables.classes(fit))
+    sections: list[tuple[str, str, Sequence[Drawing | Table]]] = [("What the network does", "", does)]
+    history, tol = solution.history, solution.certificate.tol
+    curves = [figures.objective(history), figures.gap(history, tol)] if len(history) > 1 else []
+    sections.append(("How it got there", words.journey(solution), curves))
     pull = figures.pull(anatomy, solution.certificate.status == "certified")
     inside = [pull]
     if anatomy.n_neurons and solution.problem.activation != "linear":
@@ -141,7 +145,7 @@ def _sections(
     if anatomy.n_neurons:
         inside.append(figures.spectrum(anatomy))
     sections.append(("What is inside", words.inside(solution), inside))
-    if path:
+    if path and solution.problem.beta_max > 0:
         classify = fit.labels is not None
         name = "Score" if scores is not None else "Training accuracy" if classify else "Training R²"
         values = scores if scores is not None else [training_score(s, classify) for s in path]

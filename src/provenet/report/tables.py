@@ -35,8 +35,6 @@ class Table:
 
 def all_tables(solution: Solution, fit: Fit, features: Sequence[str], versions: Mapping[str, str]) -> list[Table]:
     tables = [_certificate(solution), _run(solution), _settings(solution), _data(solution, fit)]
-    if fit.labels is not None:
-        tables.append(_classes(fit))
     if fit.points.ndim == 2:
         tables.append(_features(fit, features))
     return [*tables, Table("Versions", (), list(versions.items()))]
@@ -57,7 +55,7 @@ def _certificate(solution: Solution) -> Table:
         ("objective (primal)", upper),
         ("lower bound (dual)", lower),
         ("gap", number(max(c.gap, 0.0))),
-        ("relative gap", f"{number(c.relative_gap)} ({number(c.tol)} asked for)"),
+        ("relative gap", f"{number(max(c.relative_gap, 0.0))} ({number(c.tol)} asked for)"),
         ("strongest pull ÷ β", number(c.polar_max / c.beta, 9)),
         ("how the pull was bounded", c.bound),
         ("scope", f"{c.scope}: {_SCOPES[c.scope]}"),
@@ -115,7 +113,7 @@ def _data(solution: Solution, fit: Fit) -> Table:
     return Table("Data", (), rows)
 
 
-def _classes(fit: Fit) -> Table:
+def classes(fit: Fit) -> Table:
     assert fit.labels is not None
     table = fit.confusion()
     rows = []

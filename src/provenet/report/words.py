@@ -7,7 +7,7 @@ from decimal import ROUND_FLOOR
 
 from provenet.certificates import Certificate
 from provenet.problem import Problem
-from provenet.report.numerals import count, number, outward, percent
+from provenet.report.numerals import count, number, outward, percent, seconds
 from provenet.solvers import Solution, Status
 
 LOSSES = {
@@ -129,18 +129,30 @@ def limits(problem: Problem, certificate: Certificate) -> list[str]:
     return points
 
 
+def journey(solution: Solution) -> str:
+    """How the run went, in a sentence."""
+    looks = len(solution.history)
+    ran = f"The solver, {solution.method}, made {count(solution.steps, 'step')} in {seconds(solution.seconds)}"
+    if looks == 0:
+        return f"{ran} and ended before its first look at the gap."
+    if looks == 1:
+        return f"{ran}: it was done at its first look at the gap."
+    return f"{ran} and looked at the gap {looks:,} times."
+
+
 def inside(solution: Solution) -> str:
     """What the network is made of, and why more would not help."""
     problem, certificate = solution.problem, solution.certificate
     if solution.factors.n_neurons == 0:
         return _nothing(problem)
-    pull = certificate.polar_max / certificate.beta
+    harder = certificate.polar_max / certificate.beta - 1
     gates = "A linear network has one gate, which is always open. " if problem.activation == "linear" else ""
-    if pull <= 1:
+    if harder <= 0:
         return f"{gates}No gate pulls harder than β, so no neuron, old or new, can lower the objective."
+    how_much = f"{percent(harder)} harder than β" if harder < 1 else f"{number(1 + harder, 3)} times as hard as β"
     return (
-        f"{gates}The strongest gate pulls {number(pull, 6)} times as hard as β; at an optimum none pulls harder. "
-        "The lower bound takes the difference into account."
+        f"{gates}The strongest gate pulls {how_much}; at an exact optimum none pulls harder. "
+        "The lower bound takes this into account."
     )
 
 
