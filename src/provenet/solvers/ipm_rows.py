@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from provenet.operators import MLPOperator
+from provenet.problem import Program
 from provenet.variable import Stack
 
 
@@ -78,11 +79,11 @@ class DenseRows:
 
 @dataclass(frozen=True)
 class GatedRows:
-    """One output, m = 1: the operator itself, g_k = G_k (P,), root (n, 1) the square root of the sample weights."""
+    """One output, m = 1: the operator itself.  root (n, 1): √w.  gram: √w XXᵀ √w.  g (P,): the scale of each gate."""
 
     operator: MLPOperator
     root: Tensor
-    gram: Tensor  # √w XXᵀ √w
+    gram: Tensor
     g: Tensor
 
     def scaled(self, G: Tensor) -> GatedRows:
@@ -101,3 +102,39 @@ class GatedRows:
     def slopes(self, a: Stack) -> Tensor:
         hidden = (a[:, :, 0] * self.g[:, None]) @ self.operator.X.T  # (P, n)
         return hidden.mul_(self.operator.pattern.T).mul_(self.root[:, 0])[None]
+
+
+@dataclass(frozen=True)
+class Fit:
+    """½‖target − Σ_k M_k Z_k‖² up to a constant: the squared loss with weights and rotation taken in."""
+
+    rows: Rows
+    target: Tensor
+    root: Tensor
+    rotation: Tensor | None  # Q (n, P·p)
+
+    def residual(self, prediction: Tensor) -> Tensor:
+        """The residual of a prediction (n, q) of the program, as ``target`` sees it."""
+        weighted = self.root * prediction
+        return self.target - (weighted if self.rotation is None else self.rotation.T @ weighted)
+
+
+def block_size(operator: MLPOperator) -> int:
+    """m, the side of the unknown blocks: the right form for one output, else the left form."""
+    return 1 if operator.q == 1 else operator.p
+
+
+def prepare(program: Program) -> Fit:
+    op = program.operator
+    assert isinstance(op, MLPOperator)
+    root = program.loss.sample_weight.sqrt()[:, None]
+    X, target = root * op.X, root * program.loss.target
+    size = op.n_gates * op.p
+    if op.q == 1 and op.n <= size:
+        return Fit(GatedRows(op, root, X @ X.T, X.new_ones(op.n_gates)), target, root, None)
+    columns = (op.pattern.T[:, None, :] * X.T).contiguous()  # (P, p, n)
+    rotation = None
+    if op.n > size:
+        rotation, triangle = torch.linalg.qr(columns.view(size, -1).T)
+        columns, target = triangle.T.reshape(op.n_gates, op.p, size), rotation.T @ target
+    return Fit(DenseRows(columns, block_size(op)), target, root, rotation)
