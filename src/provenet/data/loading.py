@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provenet.data.table import Table, read_arrays, read_table
+from provenet.data.table import ColumnError, Table, read_arrays, read_table
 
 _MOST_CLASSES = 20  # a column with more distinct whole numbers than this is taken for a measurement
 
@@ -56,22 +56,22 @@ def load_dataset(
     ``targets``: the columns to predict, by name or position.  ``features``: the columns to predict from, all others
     but the targets, the ``weight`` column and those of ``drop`` if not given.  ``task``: "classification" keeps labels
     as they are, "regression" reads numbers, "auto" reads what is there.  NPZ files hold arrays X and y, or another key
-    for y in ``targets``.  LookupError for columns that are not there, ValueError for contents that are no data.
+    for y in ``targets``.  ColumnError for columns that are not there, ValueError for contents that are no data.
     """
     if Path(path).suffix.lower() == ".npz":
         return _load_npz(Path(path), targets, weight, features, drop)
     table = read_table(path, header)
     if not targets:
-        raise LookupError(f"{path}: say which column to predict; it has {', '.join(map(repr, table.columns))}.")
+        raise ColumnError(f"{path}: say which column to predict; it has {', '.join(map(repr, table.columns))}.")
     named = [table.resolve(name) for name in targets]
     weighed = None if weight is None else table.resolve(weight)
     left_out = {*named, weighed, *(table.resolve(name) for name in drop)}
     used = [table.resolve(name) for name in features] or [name for name in table.columns if name not in left_out]
     overlap = sorted(set(used) & {*named, weighed})
     if overlap:
-        raise LookupError(f"{path}: column {overlap[0]!r} cannot be a feature and a target or weight at once.")
+        raise ColumnError(f"{path}: column {overlap[0]!r} cannot be a feature and a target or weight at once.")
     if not used:
-        raise LookupError(f"{path}: no column is left to predict from.")
+        raise ColumnError(f"{path}: no column is left to predict from.")
     return _from_table(table, Source(tuple(used), tuple(named), weighed), task)
 
 
@@ -93,7 +93,7 @@ def load_like(
     wanted = source if with_targets else Source(source.features, ())
     for name in (*wanted.features, *wanted.targets, *((wanted.weight,) if wanted.weight else ())):
         if name not in table.columns:
-            raise LookupError(
+            raise ColumnError(
                 f"{path}: column {name!r}, which the model was fitted with, is missing; "
                 f"it has {', '.join(map(repr, table.columns))}."
             )
@@ -124,9 +124,9 @@ def _from_table(table: Table, source: Source, task: str) -> Dataset:
 
 def _load_npz(path: Path, targets: Sequence[str], weight: str | None, *columns: Sequence[str]) -> Dataset:
     if any(columns):
-        raise LookupError(f"{path}: an NPZ file has no columns to choose from; its X is used whole.")
+        raise ColumnError(f"{path}: an NPZ file has no columns to choose from; its X is used whole.")
     if len(targets) > 1:
-        raise LookupError(f"{path}: an NPZ file has one array of targets; give its key.")
+        raise ColumnError(f"{path}: an NPZ file has one array of targets; give its key.")
     arrays = read_arrays(path)
     return _from_arrays(path, arrays, Source(("X",), tuple(targets) or ("y",), weight))
 
@@ -134,7 +134,7 @@ def _load_npz(path: Path, targets: Sequence[str], weight: str | None, *columns: 
 def _from_arrays(path: Path, arrays: dict[str, NDArray[Any]], source: Source) -> Dataset:
     for key in (*source.features, *source.targets, *((source.weight,) if source.weight else ())):
         if key not in arrays:
-            raise LookupError(f"{path}: there is no array {key!r}; it has {', '.join(map(repr, arrays))}.")
+            raise ColumnError(f"{path}: there is no array {key!r}; it has {', '.join(map(repr, arrays))}.")
     X = arrays[source.features[0]]
     if X.dtype.kind not in "biuf" or X.ndim < 2:
         raise ValueError(f"{path}: X must be numbers of shape (n, d), it is {X.dtype} of shape {X.shape}.")

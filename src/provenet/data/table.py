@@ -17,6 +17,10 @@ _DELIMITERS = (",", "\t", ";")
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 
 
+class ColumnError(ValueError):
+    """A column that was asked for and is not there, or cannot be what it is asked to be."""
+
+
 @dataclass(frozen=True)
 class Table:
     """Columns of one length.  ``lines`` says in which line (or row) of the file each entry stands, counted from one."""
@@ -39,7 +43,7 @@ class Table:
         try:
             return names[int(name)]
         except (ValueError, IndexError):
-            raise LookupError(f"{self.path}: there is no column {name!r}; it has {_listed(names)}.") from None
+            raise ColumnError(f"{self.path}: there is no column {name!r}; it has {_listed(names)}.") from None
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """A column of finite numbers, (n,)."""

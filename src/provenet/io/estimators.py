@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from math import isfinite
 from typing import Any
@@ -15,6 +16,7 @@ from provenet.blocks import Block, make_block
 from provenet.estimators.base import ProvenEstimator
 from provenet.io.model import SavedModel
 from provenet.io.schema import SchemaError, take
+from provenet.problem import Problem
 from provenet.solvers import Method
 
 KINDS: dict[str, type[ProvenEstimator]] = {name: getattr(estimators, name) for name in estimators.__all__}
@@ -73,6 +75,17 @@ def rebuild(saved: dict[str, Any], tensors: dict[str, Tensor], model: SavedModel
     estimator.dual_gap_ = model.certificate.gap
     estimator.saved_ = model
     return estimator
+
+
+def problem_of(estimator: ProvenEstimator, X: Any, y: Any, sample_weight: Any = None) -> Problem:
+    """The problem a loaded estimator was fitted to, on these data, with its saved gates."""
+    saved: SavedModel = estimator.saved_
+    reader = copy.copy(estimator)  # reading sets attributes
+    data = reader._read(X, y, sample_weight)
+    known, found = getattr(estimator, "classes_", None), getattr(reader, "classes_", None)
+    if known is not None and found is not None and not np.array_equal(known, found):
+        raise ValueError(f"y: its classes are {found.tolist()}, but the model was fitted with {known.tolist()}.")
+    return saved.problem(data.X, data.targets, data.weight)
 
 
 def _check_fitted(estimator: ProvenEstimator, model: SavedModel) -> None:

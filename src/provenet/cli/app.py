@@ -1,0 +1,47 @@
+"""The `provenet` command: its sub-commands, and what becomes of errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from provenet.cli import certify, demo, export, fit, path, predict
+from provenet.cli.console import FAILED, WRONG_USE, complain
+from provenet.data.table import ColumnError
+
+
+class _Commands(TyperGroup):
+    """Foreseen errors end in one line and an exit code, not in a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except ColumnError as error:
+            complain(str(error))
+            raise typer.Exit(WRONG_USE) from None
+        except (ValueError, OSError, MemoryError) as error:
+            complain(str(error) or type(error).__name__)
+            raise typer.Exit(FAILED) from None
+
+
+app = typer.Typer(
+    name="provenet",
+    cls=_Commands,
+    help="Train two-layer networks to a proven optimum, and check the proofs.",
+    epilog="Exit codes: 0 done, 1 not certified or failed, 2 wrong use.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(demo.demo)
+app.command()(fit.fit)
+app.command()(predict.predict)
+app.command()(certify.certify)
+app.command()(path.path)
+app.command()(export.export)
+
+
+def main() -> None:
+    app(prog_name="provenet")

@@ -1,0 +1,35 @@
+"""`provenet export`: a saved network for other runtimes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from provenet.cli import options as o
+from provenet.cli.console import print_json, say
+from provenet.io import export_onnx, load_model
+
+
+def export(
+    folder: o.ModelFolder,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", dir_okay=False, help="The file. (default: FOLDER.onnx)")
+    ] = None,
+    precision: Annotated[
+        Literal["float32", "float64"], typer.Option(help="float64 keeps the weights the certificate speaks of.")
+    ] = "float32",
+    json: o.Json = False,
+) -> None:
+    """Write a saved network as an ONNX graph: input X (n, d), output the logits or predictions (n, c).
+
+    Example: provenet export iris --out iris.onnx
+    """
+    model, estimator = load_model(folder)
+    path = export_onnx(model.network, out or folder.with_name(f"{folder.resolve().name}.onnx"), precision)
+    classes = getattr(estimator, "classes_", None)
+    if json:
+        print_json({"out": str(path), "precision": precision, "classes": None if classes is None else classes.tolist()})
+    else:
+        say(f"graph   {path} ({precision})")

@@ -1,0 +1,132 @@
+"""`provenet fit`: data in, a proven network and its report out."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from sklearn.exceptions import ConvergenceWarning
+
+from provenet.cli import options as o
+from provenet.cli.console import FAILED, print_certificate, print_json, say, warn
+from provenet.cli.progress import gap_bar, watched
+from provenet.estimators.base import ProvenEstimator
+from provenet.io import save
+from provenet.report import report as write_report
+
+
+def fit(
+    data: o.DataFile,
+    target: o.Targets = [],  # noqa: B006 — typer never changes it
+    out: Annotated[
+        Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the model and the report.")
+    ] = Path("model"),
+    task: o.TaskOption = "auto",
+    feature: o.Features = [],  # noqa: B006
+    drop: o.Drop = [],  # noqa: B006
+    weight: o.Weight = None,
+    header: o.Header = None,
+    beta: o.BetaOption = "0.01max",  # type: ignore[assignment]  # typer parses it
+    cv: Annotated[int | None, typer.Option(min=2, help="Choose beta by cross-validation with so many folds.")] = None,
+    betas: Annotated[int, typer.Option(min=2, help="With --cv: how many values of beta to try.")] = 20,
+    activation: o.ActivationOption = "gated_relu",
+    gates: o.Gates = 100,
+    loss: o.LossOption = None,
+    delta: Annotated[float, typer.Option(callback=o.positive, help="Where the huber loss turns linear.")] = 1.0,
+    intercept: o.Intercept = True,
+    balanced: Annotated[bool, typer.Option("--balanced", help="Weigh classes against their frequency.")] = False,
+    solver: o.SolverOption = "auto",
+    tol: o.Tol = 1e-4,
+    max_steps: o.MaxSteps = None,
+    max_seconds: o.MaxSeconds = None,
+    seed: o.Seed = 0,
+    report: Annotated[bool, typer.Option(help="Write report.html into the folder.")] = True,
+    json: o.Json = False,
+) -> None:
+    """Train a network to a proven optimum; write it, its certificate and a report into a folder.
+
+    Example: provenet fit iris.csv --target species --beta 0.01max --out iris
+    """
+    settings: dict[str, Any] = {
+        "activation": activation,
+        "n_gates": gates,
+        "fit_intercept": intercept,
+        "solver": solver,
+        "tol": tol,
+        "max_steps": max_steps,
+        "max_seconds": max_seconds,
+        "random_state": seed,
+        "class_weight": "balanced" if balanced else None,
+    }
+    if cv is not None:
+        settings |= {"cv": cv, "betas": betas}
+    if loss == "huber":
+        settings["delta"] = delta
+    fitting = o.prepare(
+        data, target, features=feature, drop=drop, weight=weight, header=header, task=task, loss=loss,
+        search=cv is not None, **settings,
+    )  # fmt: skip
+    estimator, dataset = fitting.estimator, fitting.data
+    if cv is None:
+        estimator.set_params(beta=beta.on(fitting))
+    train(estimator, dataset.X, fitting.y, dataset.weight, quiet=json)
+    save(estimator, out, source=dataset.source.to_dict() | {"task": fitting.task})
+    page = None
+    if report:
+        path = getattr(estimator, "path_", None)
+        page = write_report(
+            estimator, out / "report.html", dataset.X, fitting.y, feature_names=fitting.feature_names, path=path
+        )
+    _tell(estimator, fitting, out, page, json)
+    if not estimator.certificate_.holds(tol):
+        raise typer.Exit(FAILED)
+
+
+def train(estimator: ProvenEstimator, X: Any, y: Any, weight: Any, quiet: bool, name: str = "fitting") -> None:
+    """Fit, with a bar on a terminal; a fit that stops short is told in a line."""
+    with (
+        gap_bar(estimator.tol, quiet, name) as show,
+        watched(estimator, show),
+        warnings.catch_warnings(record=True) as caught,
+    ):
+        warnings.simplefilter("always", ConvergenceWarning)
+        estimator.fit(X, y, sample_weight=weight)
+    for warning in caught:
+        warn(str(warning.message))
+
+
+def _tell(estimator: ProvenEstimator, fitting: o.Fitting, out: Path, page: Path | None, json: bool) -> None:
+    name = "accuracy" if fitting.task == "classification" else "R²"
+    score = float(estimator.score(fitting.data.X, fitting.y, sample_weight=fitting.data.weight))
+    solution = estimator.solution_
+    if json:
+        print_json(
+            {
+                "folder": str(out),
+                "report": None if page is None else str(page),
+                "task": fitting.task,
+                "samples": list(fitting.data.X.shape),
+                "method": solution.method,
+                "status": solution.status.value,
+                "steps": solution.steps,
+                "seconds": solution.seconds,
+                "neurons": solution.factors.n_neurons,
+                "beta": solution.problem.beta,
+                "beta_max": solution.problem.beta_max,
+                "training_score": {"name": name, "value": score if score == score else None},
+                "certificate": estimator.certificate_.to_dict(),
+            }
+        )
+        return
+    beta, beta_max = solution.problem.beta, solution.problem.beta_max
+    say(f"{fitting.task} on {' × '.join(map(str, fitting.data.X.shape))} data, training {name} {score:.4g}")
+    say(
+        f"{solution.factors.n_neurons} neurons by {solution.method} in {solution.steps} steps, {solution.seconds:.2g} s"
+    )
+    say(f"beta {beta:.3g}" + (f" = {beta / beta_max:.2g} beta_max" if beta_max > 0 else ""))
+    print_certificate(estimator.certificate_)
+    say(f"model   {out}")
+    if page is not None:
+        say(f"report  {page}")

@@ -1,0 +1,150 @@
+"""Options that several sub-commands share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from provenet import estimators
+from provenet.data.loading import Dataset, guess_task, load_dataset
+from provenet.estimators.base import ProvenEstimator
+from provenet.losses import LOSSES
+from provenet.problem import Problem
+
+Task = Literal["auto", "classification", "regression"]
+Activation = Literal["gated_relu", "linear"]
+
+
+def positive(value: float | None) -> float | None:
+    if value is not None and not 0 < value < float("inf"):
+        raise typer.BadParameter(f"it must be a positive, finite number, got {value}.")
+    return value
+
+
+@dataclass(frozen=True)
+class Beta:
+    """A weight decay: ``value`` itself, or that share of β_max."""
+
+    value: float
+    relative: bool
+
+    def on(self, fitting: Fitting) -> float:
+        """Where β_max is zero the zero network is optimal at every β, and any will do."""
+        return self.value * (fitting.problem().beta_max or 1.0) if self.relative else self.value
+
+
+def parse_beta(text: str) -> Beta:
+    """ "0.5", or "0.01max" for a hundredth of β_max."""
+    number = text.removesuffix("max")
+    try:
+        value = float(number)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a number nor a share of beta_max such as 0.01max.") from None
+    positive(value)
+    return Beta(value, number != text)
+
+
+def known_loss(value: str | None) -> str | None:
+    if value is not None and value not in LOSSES:
+        raise typer.BadParameter(f"{value!r} is unknown; choose one of {', '.join(LOSSES)}.")
+    return value
+
+
+DataFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV, Parquet, NPY or NPZ file.")]
+ModelFolder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="A model folder, as fit writes it.")]
+Targets = Annotated[
+    list[str],
+    typer.Option("--target", "-t", help="Column to predict, by name or position (-1: the last). Repeat for several."),
+]
+Features = Annotated[list[str], typer.Option("--feature", help="Column to predict from. (default: all others)")]
+Drop = Annotated[list[str], typer.Option("--drop", help="Column to leave out.")]
+Weight = Annotated[str | None, typer.Option("--weight", help="Column of sample weights.")]
+Header = Annotated[
+    bool | None, typer.Option("--header/--no-header", help="Whether a CSV has a line of names. (default: found out)")
+]
+TaskOption = Annotated[Task, typer.Option(help="What to fit; auto looks at the target.")]
+ActivationOption = Annotated[Activation, typer.Option(help="The network's activation.")]
+BetaOption = Annotated[
+    Beta,
+    typer.Option(
+        parser=parse_beta,
+        metavar="NUMBER|SHAREmax",
+        help="Weight decay (losses are sums over samples), or a share of the beta from which on the network is zero.",
+    ),
+]
+LossOption = Annotated[
+    str | None,
+    typer.Option(
+        callback=known_loss, help="softmax or logistic; squared or huber. (default: softmax or squared, by task)"
+    ),
+]
+Gates = Annotated[int, typer.Option(min=1, help="How many gates to sample.")]
+Intercept = Annotated[bool, typer.Option(help="Give the data a column of ones; its weights are penalised too.")]
+SolverOption = Annotated[str, typer.Option(help="auto, or a method by name.")]
+Tol = Annotated[float, typer.Option(callback=positive, help="The relative gap to prove.")]
+MaxSteps = Annotated[int | None, typer.Option(min=0, help="Stop after so many steps.")]
+MaxSeconds = Annotated[float | None, typer.Option(callback=positive, help="Stop after so many seconds.")]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the gates.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else.")]
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """The data and the estimator a command line asks for."""
+
+    data: Dataset
+    y: NDArray[Any]
+    task: str
+    estimator: ProvenEstimator
+
+    def problem(self) -> Problem:
+        """The problem the estimator would solve, at beta one."""
+        data = self.estimator._read(self.data.X, self.y, self.data.weight)
+        return self.estimator._formulate(data, 1.0, self.estimator._seed())
+
+    @property
+    def feature_names(self) -> list[str]:
+        """Names of the columns of X; positions where the file has no names."""
+        names = self.data.source.features
+        return list(names) if len(names) == self.data.X.shape[1] else [str(i) for i in range(self.data.X.shape[1])]
+
+
+def prepare(
+    path: Path,
+    targets: list[str],
+    *,
+    features: list[str],
+    drop: list[str],
+    weight: str | None,
+    header: bool | None,
+    task: str,
+    loss: str | None,
+    search: bool = False,
+    **settings: Any,
+) -> Fitting:
+    """Read the data, decide on the task, and make the estimator (with ``search``, one that chooses β)."""
+    data = load_dataset(path, targets, features=features, drop=drop, weight=weight, task=task, header=header)
+    assert data.y is not None
+    if task == "auto":
+        task = guess_task(data.y)
+    if loss is not None:
+        settings["loss"] = loss
+    kind = "ProvenClassifier" if task == "classification" else "ProvenRegressor"
+    if kind == "ProvenRegressor":
+        settings.pop("class_weight", None)
+    estimator = getattr(estimators, kind + ("CV" if search else ""))(**settings)
+    y = data.y if task == "classification" else _as_numbers(path, data.y)
+    return Fitting(data, y, task, estimator)
+
+
+def _as_numbers(path: Path, y: NDArray[Any]) -> NDArray[np.float64]:
+    if y.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{path}: the target is not a number; a regression needs numbers, or use --task classification."
+        )
+    return y.astype(np.float64)

@@ -1,0 +1,120 @@
+"""`provenet path`: the networks along β, from β_max down."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json as json_
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.progress import Progress
+
+from provenet.cli import options as o
+from provenet.cli.console import FAILED, errors, print_json, print_table, say
+from provenet.io.folder import write_atomically
+from provenet.report import write_report
+from provenet.solvers import Solution
+from provenet.solvers.path import path as follow
+
+
+def path(
+    data: o.DataFile,
+    target: o.Targets = [],  # noqa: B006 — typer never changes it
+    out: Annotated[
+        Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the path and its report.")
+    ] = Path("path"),
+    betas: Annotated[int, typer.Option(min=2, help="How many values of beta, log-spaced.")] = 20,
+    ratio: Annotated[
+        float, typer.Option(min=1e-12, max=0.999, help="The smallest beta, as a share of beta_max.")
+    ] = 1e-3,
+    task: o.TaskOption = "auto",
+    feature: o.Features = [],  # noqa: B006
+    drop: o.Drop = [],  # noqa: B006
+    weight: o.Weight = None,
+    header: o.Header = None,
+    activation: o.ActivationOption = "gated_relu",
+    gates: o.Gates = 100,
+    loss: o.LossOption = None,
+    intercept: o.Intercept = True,
+    solver: o.SolverOption = "auto",
+    tol: o.Tol = 1e-4,
+    max_steps: o.MaxSteps = None,
+    max_seconds: o.MaxSeconds = None,
+    seed: o.Seed = 0,
+    json: o.Json = False,
+) -> None:
+    """Solve at many values of beta, each from the last; write path.csv, path.json and a report with pictures.
+
+    Example: provenet path iris.csv --target species --betas 15 --out iris-path
+    """
+    fitting = o.prepare(
+        data, target, features=feature, drop=drop, weight=weight, header=header, task=task, loss=loss,
+        activation=activation, n_gates=gates, fit_intercept=intercept, random_state=seed,
+    )  # fmt: skip
+    problem = fitting.problem()
+    console = errors()
+    with Progress(console=console, transient=True, disable=json or not console.is_terminal) as progress:
+        bar = progress.add_task("path", total=betas)
+        solutions = follow(
+            problem, betas, solver, tol, ratio, max_steps, max_seconds, progress=lambda _: progress.advance(bar)
+        )
+    rows = [_row(solution) for solution in solutions]
+    out.mkdir(parents=True, exist_ok=True)
+    write_atomically(out / "path.csv", _csv(rows))
+    write_atomically(out / "path.json", (json_.dumps({"path": rows}, indent=2) + "\n").encode())
+    page = write_report(
+        out / "report.html",
+        solution=solutions[-1],
+        classes=getattr(fitting.estimator, "classes_", None),
+        feature_names=fitting.feature_names,
+        path=solutions,
+    )
+    if json:
+        print_json({"folder": str(out), "report": str(page), "beta_max": problem.beta_max, "path": rows})
+    else:
+        _print(rows)
+        say(f"path    {out / 'path.csv'}\nreport  {page}")
+    if len(solutions) < betas or not all(s.certificate.holds(tol) for s in solutions):
+        raise typer.Exit(FAILED)
+
+
+def _row(solution: Solution) -> dict[str, Any]:
+    certificate, beta_max = solution.certificate, solution.problem.beta_max
+    return {
+        "beta": solution.problem.beta,
+        "beta_over_beta_max": solution.problem.beta / beta_max if beta_max > 0 else None,
+        "primal": certificate.primal,
+        "dual": certificate.dual,
+        "relative_gap": certificate.relative_gap,
+        "status": solution.status.value,
+        "steps": solution.steps,
+        "seconds": round(solution.seconds, 6),
+        "neurons": solution.factors.n_neurons,
+        "active_gates": int(solution.factors.gate.unique().numel()),
+    }
+
+
+def _csv(rows: Sequence[dict[str, Any]]) -> bytes:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue().encode("utf-8")
+
+
+def _print(rows: Sequence[dict[str, Any]]) -> None:
+    shown = [
+        [
+            f"{r['beta']:.3e}",
+            f"{r['primal']:.6g}",
+            f"{r['relative_gap']:.1e}",
+            str(r["neurons"]),
+            str(r["steps"]),
+            r["status"],
+        ]
+        for r in rows
+    ]
+    print_table(["beta", "primal", "relative gap", "neurons", "steps", "status"], shown)

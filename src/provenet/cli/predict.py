@@ -1,0 +1,77 @@
+"""`provenet predict`: answers of a saved model."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from provenet.cli import options as o
+from provenet.cli.console import print_json, say
+from provenet.cli.models import load_estimator, source_of
+from provenet.data.loading import load_like
+from provenet.io.folder import write_atomically
+
+
+def predict(
+    folder: o.ModelFolder,
+    data: o.DataFile,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", dir_okay=False, help="CSV or NPY file. (default: print CSV)")
+    ] = None,
+    proba: Annotated[bool, typer.Option("--proba", help="Add a column with the probability of each class.")] = False,
+    header: o.Header = None,
+    json: o.Json = False,
+) -> None:
+    """Predict with a saved model, from the columns it was fitted with.
+
+    Example: provenet predict iris new-flowers.csv --out species.csv
+    """
+    estimator = load_estimator(folder)
+    if proba and not hasattr(estimator, "predict_proba"):
+        raise typer.BadParameter("a regression has no probabilities.", param_hint="--proba")
+    source = source_of(estimator.saved_, estimator, data)
+    X = load_like(data, source, with_targets=False, header=header).X
+    answers = np.asarray(estimator.predict(X))
+    columns = _named_columns(answers, source.targets)
+    if proba:
+        chances = estimator.predict_proba(X)
+        columns |= {f"p({label})": chances[:, k] for k, label in enumerate(estimator.classes_)}
+    if out is not None:
+        _write(out, columns, answers if not proba else np.column_stack(list(columns.values())))
+    if json:
+        print_json({"out": None if out is None else str(out), **{name: c.tolist() for name, c in columns.items()}})
+    elif out is None:
+        sys.stdout.write(_csv(columns))
+    else:
+        say(f"{len(X)} predictions  {out}")
+
+
+def _named_columns(answers: NDArray[Any], targets: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    if answers.ndim == 1:
+        return {"prediction": answers}
+    names = targets if len(targets) == answers.shape[1] else [str(k) for k in range(answers.shape[1])]
+    return {f"prediction({name})": answers[:, k] for k, name in enumerate(names)}
+
+
+def _write(out: Path, columns: dict[str, NDArray[Any]], array: NDArray[Any]) -> None:
+    if out.suffix.lower() == ".npy":
+        buffer = io.BytesIO()
+        np.save(buffer, array, allow_pickle=False)
+        write_atomically(out, buffer.getvalue())
+    else:
+        write_atomically(out, _csv(columns).encode("utf-8"))
+
+
+def _csv(columns: dict[str, NDArray[Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+    return text.getvalue()
