@@ -97,7 +97,7 @@ class Canvas:
 
 
 @contextmanager
-def canvas(name: str, width: float = 4.8, height: float = 3.1) -> Iterator[Canvas]:
+def canvas(name: str, width: float = 4.3, height: float = 2.85) -> Iterator[Canvas]:
     """Draw inside the ``with`` block: the report's style holds there, and nowhere else.  No two share a ``name``."""
     with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):
         yield Canvas(name, width, height)
@@ -126,6 +126,11 @@ def log_axis(ax: Axes, which: str) -> None:
     axis = getattr(ax, f"{which}axis")
     readable_ticks(axis)
     axis.set_major_formatter(lambda value, _: power_of_ten(round(math.log10(value))) if value > 0 else "")
+
+
+def ink(name: str, dense: bool) -> str:
+    """An ink; for the pixels of a dense figure the mid-tone next to it."""
+    return {"primal": CLASS_COLOURS[0], "muted": CLASS_COLOURS[8]}[name] if dense else INK[name]
 
 
 def class_colour(index: int) -> str:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from provenet.report.anatomy import Anatomy
-from provenet.report.canvas import DENSE, INK, Drawing, canvas, log_axis, readable_ticks
+from provenet.report.canvas import DENSE, INK, Drawing, canvas, ink, log_axis, readable_ticks
 from provenet.report.numerals import count, number, seconds
 from provenet.solvers import Record
 
@@ -123,10 +123,8 @@ def spectrum(anatomy: Anatomy) -> Drawing:
     with canvas("spectrum") as drawn:
         ax = drawn.axes
         place = np.arange(1, values.size + 1)
-        ax.plot(
-            place, values, color=INK["primal"], linewidth=1, marker="o", markersize=3 if values.size < 150 else 1.5,
-            rasterized=values.size > DENSE,
-        )  # fmt: skip
+        marker, size = ("", 0) if values.size > DENSE else ("o", 3 if values.size < 150 else 1.5)
+        ax.plot(place, values, color=INK["primal"], linewidth=1, marker=marker, markersize=size)
         if values.min() < 0.05 * values.max():
             log_axis(ax, "y")
         else:
@@ -160,11 +158,12 @@ def pull(anatomy: Anatomy, certified: bool) -> Drawing:
     place = np.arange(1, order.size + 1)
     with canvas("pull") as drawn:
         ax = drawn.axes
-        style: dict[str, Any] = {"s": 12 if order.size <= 200 else 4, "linewidths": 0, "rasterized": order.size > DENSE}
-        for which, label, ink in ((~active, "unused gate", "muted"), (active, "active gate", "primal")):
+        dense = order.size > DENSE
+        style: dict[str, Any] = {"s": 12 if order.size <= 200 else 4, "linewidths": 0, "rasterized": dense}
+        for which, label, tone in ((~active, "unused gate", "muted"), (active, "active gate", "primal")):
             if not which.any():
                 continue
-            ax.scatter(place[which], anatomy.pull[order][which], color=INK[ink], label=label, **style)
+            ax.scatter(place[which], anatomy.pull[order][which], color=ink(tone, dense), label=label, **style)
         ax.axhline(1, color=INK["good"], linewidth=1, linestyle=(0, (4, 3)))
         ax.set_ylim(0, 1.12 * max(1.0, strongest))
         ax.set_xlim(0, order.size + 1)

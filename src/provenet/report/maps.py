@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba
 
 from provenet.report.anatomy import Anatomy
-from provenet.report.canvas import DENSE, INK, Canvas, Drawing, canvas, class_colour, readable_ticks, shortened
+from provenet.report.canvas import DENSE, INK, Canvas, Drawing, canvas, class_colour, ink, readable_ticks, shortened
 from provenet.report.fit import Fit
 from provenet.solvers import Solution
 
@@ -39,7 +39,7 @@ def _decisions(fit: Fit, borders: np.ndarray, features: Sequence[str]) -> Drawin
     extent, grid = _grid(fit.points)
     classes = fit.at(grid).reshape(_PIXELS, _PIXELS)
     pixels = np.array([to_rgba(class_colour(k), 0.3) for k in range(len(fit.labels) + 1)])[classes]
-    with canvas("map", 4.8, 4.3) as drawn:
+    with canvas("map", 4.3, 3.9) as drawn:
         ax = drawn.axes
         ax.imshow(pixels, extent=extent, origin="lower", aspect="auto", interpolation="nearest")
         _draw_borders(ax, borders, extent)
@@ -58,7 +58,7 @@ def _surface(fit: Fit, output: int, borders: np.ndarray, features: Sequence[str]
     values = fit.at(grid)[:, output].reshape(_PIXELS, _PIXELS)
     truth = fit.truth[:, output]
     low, high = min(values.min(), truth.min()), max(values.max(), truth.max())
-    with canvas(f"map-{output}", 4.8, 4.3) as drawn:
+    with canvas(f"map-{output}", 4.3, 3.9) as drawn:
         ax = drawn.axes
         scale: dict[str, Any] = {"cmap": "viridis", "vmin": low, "vmax": high}
         image = ax.imshow(values, extent=extent, origin="lower", aspect="auto", interpolation="bilinear", **scale)
@@ -76,10 +76,10 @@ def _curve(fit: Fit, output: int, features: Sequence[str]) -> Drawing:
     x = fit.points[:, 0]
     room = 0.05 * (x.max() - x.min()) or 1.0
     line = np.linspace(x.min() - room, x.max() + room, 800)
-    with canvas(f"map-{output}", 4.8, 3.6) as drawn:
+    with canvas(f"map-{output}", 4.3, 3.2) as drawn:
         ax = drawn.axes
         points = np.column_stack([x, fit.truth[:, output]])
-        _scatter(ax, points, x.size, color=INK["muted"], alpha=0.7, label="samples")
+        _scatter(ax, points, x.size, color=ink("muted", x.size > DENSE), alpha=0.7, label="samples")
         ax.plot(line, fit.at(line[:, None])[:, output], color=INK["primal"], label="network")
         ax.set(xlabel=shortened(features[0], 40), ylabel="value" if fit.truth.shape[1] == 1 else f"output {output}")
         ax.legend()

@@ -6,7 +6,7 @@ import numpy as np
 from matplotlib.colors import to_rgba
 from matplotlib.ticker import MaxNLocator
 
-from provenet.report.canvas import DENSE, INK, Drawing, canvas, class_colour, readable_ticks, shortened
+from provenet.report.canvas import DENSE, INK, Drawing, canvas, class_colour, ink, readable_ticks, shortened
 from provenet.report.fit import Fit
 from provenet.report.numerals import count, number
 from provenet.report.words import share_right
@@ -26,7 +26,7 @@ def confusion(fit: Fit) -> Drawing:
     pixels[...] = to_rgba("#d1584f")
     pixels[np.diag_indices(size)] = to_rgba("#2fa36b")
     pixels[..., 3] = np.where(table > 0, 0.12 + 0.7 * share, 0)
-    with canvas("confusion", 4.8, 3.7 + 0.1 * min(max(size - 6, 0), 10)) as drawn:
+    with canvas("confusion", 4.3, 3.3 + 0.1 * min(max(size - 6, 0), 10)) as drawn:
         ax = drawn.axes
         ax.imshow(pixels, interpolation="nearest")
         ax.grid(False)
@@ -63,14 +63,14 @@ def predicted_against_true(fit: Fit) -> Drawing:
     truth, said = fit.truth, fit.predicted
     low, high = min(truth.min(), said.min()), max(truth.max(), said.max())
     room = 0.04 * (high - low) or 1.0
-    with canvas("predicted", 4.8, 3.7) as drawn:
+    with canvas("predicted", 4.3, 3.4) as drawn:
         ax = drawn.axes
         ax.plot([low - room, high + room], [low - room, high + room], color=INK["muted"], linewidth=0.8)
         dense = truth.size > DENSE
         for output in range(truth.shape[1]):
             ax.scatter(
                 truth[:, output], said[:, output], s=4 if dense else 9, linewidths=0, alpha=0.35 if dense else 0.6,
-                color=class_colour(output) if truth.shape[1] <= 8 else class_colour(0), rasterized=dense,
+                color=class_colour(output) if 1 < truth.shape[1] <= 8 else ink("primal", dense), rasterized=dense,
                 label=f"output {output}",
             )  # fmt: skip
         if 1 < truth.shape[1] <= 8:
@@ -84,7 +84,7 @@ def predicted_against_true(fit: Fit) -> Drawing:
 def residuals(fit: Fit) -> Drawing:
     left = (fit.predicted - fit.truth).ravel()
     size = float(np.sqrt(np.mean(left**2)))
-    with canvas("residuals", 4.8, 3.7) as drawn:
+    with canvas("residuals", 4.3, 3.4) as drawn:
         ax = drawn.axes
         bins = int(np.clip(2 * np.sqrt(left.size), 8, 60))
         ax.hist(left, bins=bins, color=INK["primal"], alpha=0.8, edgecolor=INK["card"], linewidth=0.4)

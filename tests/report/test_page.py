@@ -1,0 +1,209 @@
+"""The page as a document: complete, self-contained, escaped."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import provenet as pn
+from provenet.report import render_report, report, write_report
+from provenet.report.anatomy import dissect
+from provenet.report.fit import evaluate
+from provenet.solvers import Solution, Status
+
+
+class Outline(HTMLParser):
+    """Tags opened, ids, headings and visible text."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.tags: list[str] = []
+        self.ids: list[str] = []
+        self.figures = 0
+        self.labels: list[str] = []
+        self.text = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        values = dict(attrs)
+        if "id" in values:
+            self.ids.append(values["id"] or "")
+        if tag == "svg" and values.get("role") == "img":
+            self.labels.append(values["aria-label"] or "")
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+EVERYTHING = {
+    "classified": ["The decision map", "Confusion matrix", "Classes", "The gap falls", "Active gates and their ranks"],
+    "regressed": ["Predicted against true", "Residuals", "The gap falls", "Spectrum of the weights"],
+    "surface": ["The function it learnt", "Predicted against true", "Why nothing better exists"],
+    "starved": ["Not certified", "What to do", "What is still to be gained"],
+    "zero_network": ["the best network is the zero network", "first look at the gap"],
+    "one_gate": ["The decision map", "1 of 1 gate in use"],
+    "linear": ["one gate, which is always open", "Spectrum of the weights"],
+}
+
+
+@pytest.mark.parametrize("kind", EVERYTHING)
+def test_every_kind_of_solution_has_its_page(kind: str, request: pytest.FixtureRequest) -> None:
+    page = render_report(solution=request.getfixturevalue(kind))
+    outline = Outline(page)
+    text = " ".join(outline.text.split())
+    for words in EVERYTHING[kind]:
+        assert words in text
+    assert outline.tags.count("h1") == 1
+    assert all(len(label) > 20 for label in outline.labels)
+    assert len(outline.ids) == len(set(outline.ids))
+    assert len(page) < 1_000_000
+
+
+def test_regression_has_no_confusion_and_many_features_no_map(regressed: Solution) -> None:
+    page = render_report(solution=regressed)
+    assert "Confusion matrix" not in page
+    assert "The function it learnt" not in page
+
+
+def test_nothing_is_loaded_from_elsewhere(classified: Solution, beta_path: list[Solution]) -> None:
+    page = render_report(solution=classified, path=beta_path)
+    links = re.findall(r'(?:href|src)="([^"]*)"', page) + re.findall(r"url\(([^)]*)\)", page)
+    assert links
+    assert all(link.startswith(("#", "data:")) for link in links)
+    assert "@import" not in page
+    assert "<script" not in page
+
+
+def test_references_inside_figures_resolve(classified: Solution) -> None:
+    page = render_report(solution=classified)
+    used = set(re.findall(r'href="#([^"]+)"|url\(#([^)]+)\)', page))
+    assert used
+    assert {name for pair in used for name in pair if name} <= set(Outline(page).ids)
+
+
+def test_the_path(classified: Solution, beta_path: list[Solution]) -> None:
+    page = render_report(solution=classified, path=beta_path)
+    assert "Training accuracy" in page
+    assert "4 of 4 points certified" in page
+    scored = render_report(solution=classified, path=beta_path, scores=[0.1, 0.9, 0.5, 0.4])
+    assert "Highest at β = 0.3 β_max: 0.9." in scored
+    assert "Training accuracy" not in scored
+    assert "The path in β" not in render_report(solution=classified)
+
+
+def test_hostile_names_are_escaped(classified: Solution) -> None:
+    hostile = ["<script>alert(1)</script>", "$\\frac{\"' & \x00\ud800", "</svg><img src=x onerror=alert(1)>"]
+    page = render_report(
+        solution=classified, classes=hostile, title="<b>&", feature_names=["<i>one", "${{ 7 * 7 }}#000001"]
+    )
+    page.encode()  # no lone surrogates are left
+    tags = Outline(page).tags
+    assert not {"script", "img", "b", "i"} & set(tags)
+    assert "&lt;script&gt;alert(1)" in page
+    assert "${{ 7 * 7 }}#000001" in page  # neither a template nor a colour
+
+
+def test_labels_of_any_script_draw_without_warnings(classified: Solution, recwarn: pytest.WarningsRecorder) -> None:
+    page = render_report(solution=classified, classes=["猫", "🐕", "طائر"])
+    assert "猫" in page
+    assert not [warning for warning in recwarn if "Glyph" in str(warning.message)]
+
+
+def test_the_same_solution_gives_the_same_page(classified: Solution) -> None:
+    assert render_report(solution=classified) == render_report(solution=classified)
+
+
+def test_drawing_leaves_matplotlib_as_it_was(classified: Solution) -> None:
+    import matplotlib
+
+    before = dict(matplotlib.rcParams)
+    render_report(solution=classified)
+    assert dict(matplotlib.rcParams) == before
+
+
+def test_a_run_that_never_looked_has_a_page(classified: Solution) -> None:
+    page = render_report(solution=replace(classified, history=[], status=Status.NONFINITE))
+    assert "before its first look" in page
+
+
+def test_given_labels_are_judged(classified: Solution) -> None:
+    names = np.array(["a", "b", "c"])
+    X, y = classified.problem.X.numpy(), names[classified.problem.loss.target.argmax(1).numpy()]
+    fit = evaluate(classified, X, y, lambda samples: np.full(len(samples), "b"), names)
+    assert fit.labels == ("a", "b", "c")
+    assert fit.n_right == 30
+    assert fit.confusion().tolist() == [[0, 30, 0], [0, 30, 0], [0, 30, 0]]
+    own = evaluate(classified, X, y, classes=names)
+    assert own.score == evaluate(classified).score
+
+
+def test_labels_unseen_at_fit_are_shown_as_wrong(classified: Solution) -> None:
+    fit = evaluate(classified, np.zeros((2, 2)), ["a", "new"], lambda X: ["a"] * len(X), classes=["a", "b", "c"])
+    assert fit.labels == ("a", "b", "c", "new")
+    assert fit.n_right == 1
+
+
+def test_one_logit_is_cut_at_zero() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 3))
+    y = (X[:, 0] > 0).astype(float)
+    solution = pn.solve(pn.formulate("mlp", X, y, loss="logistic", gates=10, beta=0.1), "admm", tol=1e-3)
+    fit = evaluate(solution)
+    logit = solution.network()(solution.problem.X).detach().numpy()[:, 0]
+    assert fit.truth.tolist() == y.astype(int).tolist()
+    assert fit.predicted.tolist() == (logit > 0).astype(int).tolist()
+
+
+def test_the_anatomy_is_the_networks(regressed: Solution) -> None:
+    anatomy = dissect(regressed)
+    network = regressed.network()
+    assert sum(s.sum() for s in anatomy.spectrum.values()) == pytest.approx(float(network.penalty()), rel=1e-6)
+    assert anatomy.n_neurons == network.first.shape[0]
+    assert anatomy.pull.max() == pytest.approx(regressed.certificate.polar_max / regressed.problem.beta, rel=1e-6)
+    assert sum(rank * times for rank, times in anatomy.ranks.items()) == anatomy.n_neurons
+
+
+def test_many_points_become_pixels_of_a_visible_colour() -> None:
+    X = np.random.default_rng(0).normal(size=(2000, 3))
+    solution = pn.solve(pn.formulate("mlp", X, X[:, 0], gates=5, beta=100.0), "admm", tol=1e-2)
+    page = render_report(solution=solution)
+    assert len(page) < 600_000
+    assert page.count("<use") < 500
+    assert "data:image/png;base64," in page
+
+
+def test_bad_arguments_are_named(classified: Solution, beta_path: list[Solution]) -> None:
+    with pytest.raises(ValueError, match="scores:"):
+        render_report(solution=classified, path=beta_path, scores=[1.0])
+    with pytest.raises(ValueError, match="feature_names:"):
+        render_report(solution=classified, feature_names=["only one"])
+    with pytest.raises(ValueError, match="X, y:"):
+        render_report(solution=classified, X=np.zeros((3, 2)))
+
+
+def test_written_whole_or_not_at_all(classified: Solution, tmp_path: Path) -> None:
+    target = tmp_path / "report.html"
+    assert write_report(target, solution=classified) == target
+    before = target.read_text(encoding="utf-8")
+    assert before.startswith("<!DOCTYPE html>")
+    with pytest.raises(ValueError, match="feature_names"):
+        write_report(target, solution=classified, feature_names=[])
+    assert target.read_text(encoding="utf-8") == before
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_an_estimator_with_a_path(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    generator = np.random.default_rng(0)
+    X = pandas.DataFrame(generator.normal(size=(60, 2)), columns=["length", "width"])
+    y = np.where(X["length"] > 0, "long", "short")
+    model = pn.ProvenClassifierCV(betas=4, cv=2, n_gates=10, solver="admm", tol=1e-2, beta_ratio=0.05).fit(X, y)
+    page = report(model, tmp_path / "report.html", X, y).read_text(encoding="utf-8")
+    assert "The path in β" in page
+    assert "short" in page
+    assert "width" in page
