@@ -21,6 +21,7 @@ class Operator(ABC):
     q: int
     output_shape: tuple[int, ...]
     dtype: torch.dtype
+    has_kernel: bool = False
 
     @abstractmethod
     def forward(self, stack: Stack) -> Tensor:
@@ -54,13 +55,24 @@ class Operator(ABC):
     def to(self, dtype: torch.dtype) -> Operator:
         """The same operator in another precision."""
 
-    def kernel(self) -> Tensor | None:
-        """AA* (n, n), shared by all output columns, where one exists; freshly allocated."""
-        return None
+    def kernel(self) -> Tensor:
+        """AA* (n, n), shared by all output columns, where one exists (``has_kernel``); freshly allocated."""
+        raise ValueError(f"{type(self).__name__} has no kernel.")
 
     @property
     def stack_shape(self) -> tuple[int, int, int]:
         return self.n_gates, self.p, self.q
+
+    @property
+    def stack_bytes(self) -> int:
+        return self.n_gates * self.p * self.q * self.dtype.itemsize
+
+    def reduced(self) -> tuple[Operator, Tensor] | None:
+        """(A', V) with A(V Z') = A'(Z'), V (p, r) orthonormal, where the data leave directions of u unused and it pays.
+
+        The optimum is the same: directions orthogonal to V only add penalty (CP A.2).
+        """
+        return None
 
     def new_stack(self) -> Stack:
         return torch.zeros(self.stack_shape, dtype=self.dtype)

@@ -8,7 +8,7 @@ from torch import Tensor
 from provenet.operators.base import Operator
 from provenet.variable import Factors, Stack
 
-_TILE_BYTES = 64 * 2**20  # row tiles of the n × min(P, d) × c intermediate
+_TILE_BYTES = 16 * 2**20  # row tiles of the n × min(P, d) × c intermediate
 
 
 class MLPOperator(Operator):
@@ -19,9 +19,11 @@ class MLPOperator(Operator):
     and that only in row tiles.
     """
 
+    has_kernel = True
+
     def __init__(self, X: Tensor, pattern: Tensor, outputs: int):
         self.X = X.contiguous()
-        self.pattern = pattern.to(X.dtype).contiguous()
+        self.pattern = pattern.to(X.dtype)
         self.n, self.p = X.shape
         self.n_gates = pattern.shape[1]
         self.q = outputs
@@ -90,6 +92,14 @@ class MLPOperator(Operator):
     def rounding(self, residual: Tensor) -> float:
         eps = torch.finfo(self.dtype).eps
         return (self.n + 2) * eps * float(torch.linalg.matrix_norm(self.X.abs().T @ residual.abs()))
+
+    def reduced(self) -> tuple[MLPOperator, Tensor] | None:
+        U, sigma, Vh = torch.linalg.svd(self.X, full_matrices=False)
+        cutoff = sigma.max() * max(self.X.shape) * torch.finfo(self.dtype).eps
+        rank = max(int((sigma > cutoff).sum()), 1)
+        if rank > 0.9 * self.p:
+            return None
+        return MLPOperator(U[:, :rank] * sigma[:rank], self.pattern, self.q), Vh[:rank].T
 
     def restrict(self, gates: Tensor) -> MLPOperator:
         return MLPOperator(self.X, self.pattern[:, gates], self.q)

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from provenet.operators import Operator
 from provenet.problem import Program
+from provenet.solvers.active import ActiveForward
 from provenet.solvers.kernel import KernelSolve
 from provenet.solvers.loop import Method, Point
 from provenet.variable import Factors, Stack
@@ -35,7 +35,7 @@ class ADMMState:
     y: Tensor  # A(z)
     s: Tensor  # the multiplier; Θ = −ρs estimates the dual solution
     u: Stack  # A*s
-    active: tuple[Tensor, Operator] | None
+    active: ActiveForward
     steps: int
     next_balance: int
 
@@ -54,7 +54,11 @@ class ADMM(Method[ADMMState]):
     patience = 60
 
     def refuses(self, program: Program) -> str | None:
-        return None
+        return None if program.operator.has_kernel else "its operator has no kernel; use 'apg' or 'bm'."
+
+    def memory(self, program: Program) -> int:
+        n = program.operator.output_shape[0]
+        return n * n * program.operator.dtype.itemsize + 7 * program.operator.stack_bytes
 
     def init(self, program: Program, start: Factors | None) -> ADMMState:
         op, loss = program.operator, program.loss
@@ -66,12 +70,12 @@ class ADMM(Method[ADMMState]):
         y = op.forward(a)
         s = loss.gradient(y) / -rho
         penalty = float(program.gauge.value(a))
-        return ADMMState(solve, rho, metric, a, y, penalty, a, y, s, op.adjoint(s), None, 0, self.first_balance)
+        return ADMMState(solve, rho, metric, a, y, penalty, a, y, s, op.adjoint(s), ActiveForward(op), 0, self.first_balance)
 
     def step(self, program: Program, state: ADMMState) -> ADMMState:
         op, loss, solve = program.operator, program.loss, state.solve
         a, values = program.gauge.prox(state.z + state.u, program.beta / state.rho)
-        prediction, active = _forward_sparse(op, a, values, state.active)
+        prediction, active = state.active.forward(a, values)
         if loss.quadratic:
             b = state.y
         else:
@@ -123,7 +127,7 @@ def _matched_ridge(program: Program, solve: KernelSolve, metric: Tensor) -> floa
     """
     op, loss = program.operator, program.loss
     rhs = -loss.gradient(torch.zeros_like(loss.target)) / metric.view_as(loss.weight)
-    typical = solve.mean_diagonal() * float(metric.mean())
+    typical = solve.mean_diagonal(loss.sample_weight) * loss.curvature  # a mean over repeated samples too
     if program.beta_max == 0 or typical == 0:
         return 1.0
     log_rho, slope, before = math.log(typical * 6 * min(program.beta / program.beta_max, 1.0)), 1.0, None
@@ -143,17 +147,3 @@ def _matched_ridge(program: Program, solve: KernelSolve, metric: Tensor) -> floa
 
 def _size(*stacks: Stack) -> float:
     return max(max(float(torch.linalg.vector_norm(s)) for s in stacks), 1e-300)
-
-
-def _forward_sparse(
-    op: Operator, a: Stack, values: Tensor, cached: tuple[Tensor, Operator] | None
-) -> tuple[Tensor, tuple[Tensor, Operator] | None]:
-    """A(a), on the open gates only where they are few."""
-    active = torch.nonzero(values > 0).flatten()
-    if active.numel() > 0.4 * op.n_gates:
-        return op.forward(a), None
-    if active.numel() == 0:
-        return torch.zeros(op.output_shape, dtype=op.dtype), None
-    if cached is None or not torch.equal(cached[0], active):
-        cached = (active, op.restrict(active))
-    return cached[1].forward(a[active]), cached

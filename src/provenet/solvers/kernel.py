@@ -21,8 +21,6 @@ class KernelSolve:
 
     def __init__(self, operator: Operator):
         kernel = operator.kernel()
-        if kernel is None:
-            raise ValueError("this operator has no kernel.")
         self._array = kernel.numpy().T  # Fortran order, as LAPACK wants it: a symmetric matrix does not mind
         self._diagonal = self._array.diagonal().copy()
         self._potrf, self._potrs = get_lapack_funcs(("potrf", "potrs"), (self._array,))
@@ -51,5 +49,5 @@ class KernelSolve:
         """diag(ridge) s."""
         return s * self.ridge.view(-1, *([1] * (s.ndim - 1)))
 
-    def mean_diagonal(self) -> float:
-        return float(self._diagonal.mean())
+    def mean_diagonal(self, weight: Tensor) -> float:
+        return float(np.average(self._diagonal, weights=weight.numpy()))

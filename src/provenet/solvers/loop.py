@@ -40,6 +40,10 @@ class Method(ABC, Generic[State]):
     def refuses(self, program: Program) -> str | None:
         """Why this method cannot take this program, in a sentence; None if it can."""
 
+    def memory(self, program: Program) -> int:
+        """Bytes a run will allocate beyond the program itself, told before anything is allocated."""
+        return 4 * program.operator.stack_bytes
+
     @abstractmethod
     def init(self, program: Program, start: Factors | None) -> State: ...
 

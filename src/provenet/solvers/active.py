@@ -1,0 +1,34 @@
+"""A(Z) of a stack most of whose gates are zero."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from provenet.operators import Operator
+from provenet.variable import Stack
+
+_FEW = 0.4  # of the gates: below it, gathering them costs less than it saves
+
+
+@dataclass(frozen=True)
+class ActiveForward:
+    """Remembers the operator restricted to the last set of open gates: near the optimum the set no longer changes."""
+
+    operator: Operator
+    gates: Tensor | None = None
+    restricted: Operator | None = None
+
+    def forward(self, stack: Stack, values: Tensor) -> tuple[Tensor, ActiveForward]:
+        """A(stack), for block gauges ``values`` (P,) that are zero where the block is."""
+        open_gates = torch.nonzero(values > 0).flatten()
+        if open_gates.numel() > _FEW * self.operator.n_gates:
+            return self.operator.forward(stack), ActiveForward(self.operator)
+        if open_gates.numel() == 0:
+            return torch.zeros(self.operator.output_shape, dtype=self.operator.dtype), ActiveForward(self.operator)
+        if self.restricted is not None and torch.equal(self.gates, open_gates):
+            return self.restricted.forward(stack[open_gates]), self
+        restricted = self.operator.restrict(open_gates)
+        return restricted.forward(stack[open_gates]), ActiveForward(self.operator, open_gates, restricted)
