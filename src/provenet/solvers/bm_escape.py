@@ -1,0 +1,54 @@
+"""Escape: from any stationary point that is not optimal there is a neuron to add (maths: BM Thm 3.4 turned around)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from provenet.problem import Program
+from provenet.solvers.bm_factors import Place, place
+from provenet.variable import Factors
+
+_SLACK = 1e-12  # a polar this close to β is no violation
+_BISECTIONS = 60
+
+
+def escape(program: Program, at: Place, most: int) -> Place | None:
+    """``at`` with up to ``most`` neurons more, and a smaller objective; None where no gate offers one.
+
+    A gate with σ_k = γ°(G_k) > β offers the atom (u, v) of −G_k: the neuron ε(u, v) changes the objective by
+    −ε²(σ_k − β) + O(ε⁴).  The most violated gates get theirs together, ε_k² = t(σ_k − β), with t from a line search on
+    an objective that is convex in t.  Gates that hold min(p, q) neurons can already express every Z_k.
+    """
+    op = program.operator
+    slope = op.adjoint(program.loss.gradient(at.prediction))
+    polar = program.gauge.polar(slope).lower
+    full = torch.bincount(at.factors.gate, minlength=op.n_gates) >= min(op.p, op.q)
+    open_gates = torch.nonzero((polar > program.beta * (1 + _SLACK)) & ~full).flatten()
+    if open_gates.numel() == 0:
+        return None
+    gates = open_gates[torch.argsort(polar[open_gates], descending=True)[:most]]
+    u, v = program.gauge.atom(-slope[gates])
+    size = (polar[gates] - program.beta).sqrt()[:, None]
+    atoms = Factors(u * size, v * size, gates)
+    amplitude = _line_search(program, at.prediction, op.forward_factors(atoms), float(atoms.penalty()))
+    moved = place(program, Factors.join(at.factors, atoms.scaled(amplitude**0.5)))
+    return moved if moved.value < at.value else None
+
+
+def _line_search(program: Program, prediction: Tensor, change: Tensor, penalty: float) -> float:
+    """argmin over t ≥ 0 of L(Ŷ + t·change) + β·t·penalty, by bisection on its increasing slope."""
+
+    def rising(t: float) -> bool:
+        slope = (program.loss.gradient(prediction + t * change) * change).sum()
+        return float(slope) + program.beta * penalty >= 0
+
+    low, high = 0.0, 1.0
+    while not rising(high) and high < 1e12:
+        low, high = high, 4 * high
+    for _ in range(_BISECTIONS):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if rising(middle) else (middle, high)
+        if high - low <= 1e-3 * high:
+            break
+    return 0.5 * (low + high)

@@ -1,0 +1,101 @@
+"""Where a Burer–Monteiro method stands, and the algebra of its neurons gate by gate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from provenet.problem import Program
+from provenet.variable import Factors
+
+
+_FLOORS = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10)  # sizes, in parts of the largest neuron, below which one may be dead
+
+
+@dataclass(frozen=True)
+class Place:
+    """Neurons, their prediction Ŷ (n, …, c), and their objective L(Ŷ) + β/2 Σ(‖u_j‖² + ‖v_j‖²) (BM eq. 17, 18)."""
+
+    factors: Factors
+    prediction: Tensor
+    value: float
+
+
+def place(program: Program, factors: Factors) -> Place:
+    prediction = program.operator.forward_factors(factors)
+    value = float(program.loss.value(prediction)) + program.beta * float(factors.penalty())
+    return Place(factors, prediction, value)
+
+
+def gradient(program: Program, at: Place) -> Tensor:
+    """(G_k v_j + βu_j, G_kᵀu_j + βv_j), one row a neuron: (N, p + q), with G = A*∇L(Ŷ)."""
+    factors = at.factors
+    left, right = program.operator.adjoint_factors(program.loss.gradient(at.prediction), factors)
+    return torch.cat([left + program.beta * factors.left, right + program.beta * factors.right], dim=1)
+
+
+def shifted(factors: Factors, step: Tensor) -> Factors:
+    """The neurons moved by ``step`` (N, p + q)."""
+    p = factors.left.shape[1]
+    return Factors(factors.left + step[:, :p], factors.right + step[:, p:], factors.gate)
+
+
+def gaussian(program: Program, rank: int, seed: int) -> Factors:
+    """``rank`` standard normal neurons behind every gate, seeded."""
+    op = program.operator
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.randn(op.n_gates * rank, op.p + op.q, generator=generator, dtype=op.dtype)
+    gate = torch.arange(op.n_gates).repeat_interleave(rank)
+    return Factors(weights[:, : op.p].contiguous(), weights[:, op.p :].contiguous(), gate)
+
+
+class Groups:
+    """Neurons gathered by gate, padded with zeros to the widest: rows (N, w) ↔ blocks (gates, width, w)."""
+
+    def __init__(self, gate: Tensor):
+        self.names, self.group, width = torch.unique(gate, return_inverse=True, return_counts=True)
+        self.width = int(width.max()) if gate.numel() else 0
+        order = torch.argsort(self.group, stable=True)
+        first = torch.cumsum(width, 0) - width
+        self.slot = torch.empty_like(self.group)
+        self.slot[order] = torch.arange(gate.numel()) - first[self.group[order]]
+
+    def gather(self, rows: Tensor) -> Tensor:
+        blocks = rows.new_zeros(self.names.numel(), self.width, rows.shape[1])
+        blocks[self.group, self.slot] = rows
+        return blocks
+
+    def scatter(self, blocks: Tensor) -> Tensor:
+        return blocks[self.group, self.slot]
+
+
+def compress(factors: Factors, floor: float = 1e-15) -> Factors:
+    """The cheapest neurons with the same U_kV_kᵀ: an SVD a gate, √σ into each layer.
+
+    Never more than min(p, q) neurons a gate, never a larger penalty.  Neurons below ``floor`` times the largest go.
+    The SVD is of the small core R_uR_vᵀ of two thin QRs, so that no p × q matrix is formed.
+    """
+    if factors.n_neurons == 0:
+        return factors
+    groups = Groups(factors.gate)
+    Q_left, R_left = torch.linalg.qr(groups.gather(factors.left).transpose(1, 2))
+    Q_right, R_right = torch.linalg.qr(groups.gather(factors.right).transpose(1, 2))
+    U, sigma, Vh = torch.linalg.svd(R_left @ R_right.transpose(1, 2), full_matrices=False)
+    left, right = Q_left @ U, Q_right @ Vh.transpose(1, 2)
+    block, rank = torch.nonzero(sigma > sigma.max() * floor, as_tuple=True)
+    root = sigma[block, rank].sqrt()[:, None]
+    return Factors(left[block, :, rank] * root, right[block, :, rank] * root, groups.names[block])
+
+
+def prune(program: Program, at: Place) -> Place:
+    """``at`` without its small neurons: as many as can go without raising the objective."""
+    for floor in _FLOORS:
+        fewer = compress(at.factors, floor)
+        if fewer.n_neurons == at.factors.n_neurons:
+            break
+        there = place(program, fewer)
+        if there.value <= at.value:
+            return there
+    return at
