@@ -19,21 +19,21 @@ import torch
 
 from provenet.gauges import NuclearNorm
 from provenet.losses import Squared
-from provenet.operators import MLPOperator
+from provenet.operators import MLPOperator, Operator
 from provenet.problem import Program
-from provenet.solvers.ipm_blocks import Scaling, smallest_eigenvalue
-from provenet.solvers.ipm_newton import Centre, advance, centre_at, outer
+from provenet.solvers.ipm_blocks import LinAlgError
+from provenet.solvers.ipm_newton import Centre, advance
 from provenet.solvers.ipm_rows import Fit, block_size, prepare
+from provenet.solvers.ipm_start import cold_centre, warm_centre
 from provenet.solvers.loop import Method, Point
 from provenet.variable import Factors
-
-_START = 0.7  # the largest σ(A_k) at the start, as a share of β
 
 
 @dataclass(frozen=True)
 class IPMState:
     fit: Fit
     centre: Centre | None  # None: Z = 0 is optimal
+    given: Factors | None  # before the first step: the start, or the zero network
     stuck: bool = False
 
 
@@ -63,66 +63,43 @@ class IPM(Method[IPMState]):
 
     def memory(self, program: Program) -> int:
         op = program.operator
-        assert isinstance(op, MLPOperator)
-        unknowns, size = _unknowns(op), op.n_gates * op.p
-        n = min(op.n, size)
-        dense = 0 if op.q == 1 and op.n <= size else 3 * op.n * size
+        unknowns, size, samples = _unknowns(op), op.n_gates * op.p, op.output_shape[0]
+        n = min(samples, size)
+        dense = 0 if op.q == 1 and samples <= size else 3 * samples * size
         return op.dtype.itemsize * (dense + 4 * n * n + 2 * op.q * unknowns * n + 2 * unknowns**2)
 
     def init(self, program: Program, start: Factors | None) -> IPMState:
-        fit = prepare(program)
-        zero_is_optimal = program.beta >= program.beta_max
-        return IPMState(fit, None if zero_is_optimal else _first_centre(program, fit))
+        op, fit = program.operator, prepare(program)
+        nothing = Factors.empty(op.p, op.q, op.dtype)
+        if program.beta >= program.beta_max:
+            return IPMState(fit, None, nothing)
+        if start is None or start.n_neurons == 0:
+            return IPMState(fit, cold_centre(program, fit), nothing)
+        return IPMState(fit, warm_centre(program, fit, start), start)
 
     def step(self, program: Program, state: IPMState) -> IPMState:
         assert state.centre is not None
         try:
-            return replace(state, centre=advance(state.fit, state.centre, program.beta))
-        except torch.linalg.LinAlgError:  # a factorisation broke down: rounding has the upper hand
+            centre = advance(state.fit, state.centre, program.beta)
+        except LinAlgError:  # a factorisation broke down: rounding has the upper hand
             return replace(state, stuck=True)
+        return IPMState(state.fit, centre, None)
 
     def finished(self, state: IPMState) -> bool:
         return state.centre is None or state.stuck
 
     def point(self, program: Program, state: IPMState) -> Point:
-        op = program.operator
-        if state.centre is None:
-            factors = Factors.empty(op.p, op.q, op.dtype)
+        if state.given is not None:
+            factors = state.given
         else:
+            assert state.centre is not None
             factors = _settled(program, state.fit, state.centre)
-        return Point(op.forward_factors(factors), float(factors.penalty()), lambda: factors)
+        return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors)
 
 
-def _unknowns(op: MLPOperator) -> int:
+def _unknowns(op: Operator) -> int:
     m = block_size(op)
     return op.n_gates * m * (m + 1) // 2
-
-
-def _first_centre(program: Program, fit: Fit) -> Centre:
-    """T = sI with s such that the largest σ(A_k) is about _START·β, and R = 2∇φ, kept away from zero."""
-    op, beta = program.operator, program.beta
-    assert isinstance(op, MLPOperator)
-    m = block_size(op)
-    eye = torch.eye(m, dtype=op.dtype).expand(op.n_gates, m, m)
-    kernel = fit.rows.kernel(op.X.new_ones(op.n_gates, m))
-    s = program.beta_max / beta / float(kernel.diagonal().mean())
-    low, high = 0.0, float("inf")
-    for _ in range(40):
-        K = kernel * s
-        K.diagonal().add_(1)
-        A = fit.rows.adjoint(torch.cholesky_solve(fit.target, torch.linalg.cholesky(K)))
-        excess = float(program.gauge.polar(A).upper.max()) / (_START * beta)
-        if 0.6 <= excess <= 1.4:
-            break
-        if excess > 1:
-            low, grown = s, s * min(excess**1.5, 100.0)
-            s = grown if grown < high else (low * high) ** 0.5
-        else:
-            high, shrunk = s, s * max(excess, 0.01)
-            s = shrunk if shrunk > low else (low * high) ** 0.5
-    R = beta**2 * eye - outer(A, A, m)
-    R = R + max(0.1 * beta**2 - smallest_eigenvalue(R), 0.0) * eye
-    return centre_at(fit, Scaling.between(s * eye, R))
 
 
 def _settled(program: Program, fit: Fit, centre: Centre) -> Factors:

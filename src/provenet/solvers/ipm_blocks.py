@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+LinAlgError = torch.linalg.LinAlgError  # type: ignore[attr-defined]
+
 
 @dataclass(frozen=True)
 class Scaling:
@@ -42,11 +44,11 @@ class Scaling:
 
 
 def root(blocks: Tensor) -> Tensor:
-    """C_k with C_k C_kᵀ the block; raises torch.linalg.LinAlgError where a block is not positive definite."""
+    """C_k with C_k C_kᵀ the block; raises LinAlgError where a block is not positive definite."""
     if blocks.shape[-1] > 1:
         return torch.linalg.cholesky(blocks)
     if not bool((blocks > 0).all()):
-        raise torch.linalg.LinAlgError("a block is not positive")
+        raise LinAlgError("a block is not positive")
     return blocks.sqrt()
 
 

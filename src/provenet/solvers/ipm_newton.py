@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from provenet.solvers.ipm_blocks import Scaling, smallest_eigenvalue, to_blocks, to_vector
+from provenet.solvers.ipm_blocks import LinAlgError, Scaling, smallest_eigenvalue, to_blocks, to_vector
 from provenet.solvers.ipm_rows import Fit, Rows
 from provenet.variable import Stack
 
@@ -75,7 +75,7 @@ def advance(fit: Fit, centre: Centre, beta: float) -> Centre:
         φ_ν(T) = φ(T) − ν/2 Σ log det T_k,   ν the complementarity aimed at,
 
     does not fall as promised.  φ_ν is convex and the plain Newton direction descends, so one is found.  Raises
-    torch.linalg.LinAlgError where rounding leaves no step.
+    LinAlgError where rounding leaves no step.
     """
     lam = centre.scaling.lam
     m = lam.shape[1]
@@ -99,7 +99,7 @@ def advance(fit: Fit, centre: Centre, beta: float) -> Centre:
         if change <= _DESCENT * promised + 1e-12 * value:
             return moved
         step *= _SHRINK
-    raise torch.linalg.LinAlgError("no step lowers the barrier function")
+    raise LinAlgError("no step lowers the barrier function")
 
 
 class _Newton:

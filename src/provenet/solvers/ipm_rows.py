@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from provenet.operators import MLPOperator
+from provenet.operators import MLPOperator, Operator
 from provenet.problem import Program
 from provenet.variable import Stack
 
@@ -119,7 +119,7 @@ class Fit:
         return self.target - (weighted if self.rotation is None else self.rotation.T @ weighted)
 
 
-def block_size(operator: MLPOperator) -> int:
+def block_size(operator: Operator) -> int:
     """m, the side of the unknown blocks: the right form for one output, else the left form."""
     return 1 if operator.q == 1 else operator.p
 
