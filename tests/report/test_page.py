@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import matplotlib.image
 import numpy as np
 import pytest
 
@@ -18,13 +21,12 @@ from provenet.solvers import Solution, Status
 
 
 class Outline(HTMLParser):
-    """Tags opened, ids, headings and visible text."""
+    """Tags opened, ids, descriptions of the figures, and all text."""
 
     def __init__(self, page: str):
         super().__init__()
         self.tags: list[str] = []
         self.ids: list[str] = []
-        self.figures = 0
         self.labels: list[str] = []
         self.text = ""
         self.feed(page)
@@ -120,8 +122,6 @@ def test_the_same_solution_gives_the_same_page(classified: Solution) -> None:
 
 
 def test_drawing_leaves_matplotlib_as_it_was(classified: Solution) -> None:
-    import matplotlib
-
     before = dict(matplotlib.rcParams)
     render_report(solution=classified)
     assert dict(matplotlib.rcParams) == before
@@ -161,7 +161,7 @@ def test_one_logit_is_cut_at_zero() -> None:
 
 def test_the_anatomy_is_the_networks(regressed: Solution) -> None:
     anatomy = dissect(regressed)
-    network = regressed.network()
+    network = regressed.network().requires_grad_(False)
     assert sum(s.sum() for s in anatomy.spectrum.values()) == pytest.approx(float(network.penalty()), rel=1e-6)
     assert anatomy.n_neurons == network.first.shape[0]
     assert anatomy.pull.max() == pytest.approx(regressed.certificate.polar_max / regressed.problem.beta, rel=1e-6)
@@ -174,7 +174,10 @@ def test_many_points_become_pixels_of_a_visible_colour() -> None:
     page = render_report(solution=solution)
     assert len(page) < 600_000
     assert page.count("<use") < 500
-    assert "data:image/png;base64," in page
+    [picture] = re.findall(r"data:image/png;base64,([^\"]+)", page)
+    pixels = matplotlib.image.imread(io.BytesIO(base64.b64decode(picture)))
+    painted = pixels[pixels[:, :, 3] > 0.3][:, :3]
+    assert painted.max(axis=1).min() > 0.4, "near-black dots would be lost on a dark page"
 
 
 def test_bad_arguments_are_named(classified: Solution, beta_path: list[Solution]) -> None:
