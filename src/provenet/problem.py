@@ -73,9 +73,9 @@ class BlockLike(Protocol):
 class Problem:
     """A block on data.
 
-    ``program`` is in normalised units: X and Y are divided by powers of four (exact), so that Z = unit·Z̃ and
-    objective = value_scale·(normalised objective).  ``gate_vectors`` (P, p) and ``patterns`` (n·ρ, P) are None and
-    all ones for linear activation.
+    ``program`` is in normalised units: X, Y and the sample weights are divided by powers of four (exact), so that
+    Z = unit·Z̃, Ŷ = output_unit·(normalised Ŷ) and objective = value_scale·(normalised objective).  ``gate_vectors``
+    (P, p) and ``patterns`` (n·ρ, P) are None and all ones for linear activation.
     """
 
     block: BlockLike
@@ -88,6 +88,7 @@ class Problem:
     patterns: Tensor
     program: Program
     unit: float
+    output_unit: float
     value_scale: float
 
     @property

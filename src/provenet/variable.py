@@ -48,9 +48,7 @@ class Factors:
 
     @staticmethod
     def empty(p: int, q: int, dtype: torch.dtype = torch.float64) -> Factors:
-        return Factors(
-            torch.zeros(0, p, dtype=dtype), torch.zeros(0, q, dtype=dtype), torch.zeros(0, dtype=torch.long)
-        )
+        return Factors(torch.zeros(0, p, dtype=dtype), torch.zeros(0, q, dtype=dtype), torch.zeros(0, dtype=torch.long))
 
     @staticmethod
     def join(*parts: Factors) -> Factors:
@@ -87,8 +85,11 @@ def factorise(stack: Stack, gates: Tensor | None = None) -> Factors:
 def _factorise_vectors(stack: Stack, names: Tensor) -> Factors:
     size = stack.shape[1] * stack.shape[2]
     flat = stack.reshape(-1, size)
-    norm = torch.linalg.vector_norm(flat, dim=1, keepdim=True)
-    direction, root = flat / norm, norm.sqrt()
+    largest = flat.abs().amax(dim=1, keepdim=True)
+    unit = flat / largest  # so that no square under- or overflows
+    length = torch.linalg.vector_norm(unit, dim=1, keepdim=True)
+    direction, norm = unit / length, length * largest
+    root = norm.sqrt()
     one = torch.ones_like(norm)
     left, right = (direction, one) if stack.shape[2] == 1 else (one, direction)
     return Factors(left * root, right * root, names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from provenet.blocks.base import Block
 from provenet.blocks.mlp import MLP
-from provenet.data.validation import as_samples, as_targets, as_weights
+from provenet.data.validation import as_samples, as_targets, as_tensor, as_weights, check_finite
 from provenet.gates import patterns as open_rows
 from provenet.gates import sample_gates
 from provenet.gauges import NuclearNorm
@@ -26,7 +27,9 @@ def make_block(block: str | Block, **settings: Any) -> Block:
     if isinstance(block, Block):
         return block
     if block not in BLOCKS:
-        raise ValueError(f"block: {block!r} is unknown; choose one of {', '.join(map(repr, BLOCKS))} or a block object.")
+        raise ValueError(
+            f"block: {block!r} is unknown; choose one of {', '.join(map(repr, BLOCKS))} or a block object."
+        )
     return BLOCKS[block](**settings)
 
 
@@ -56,53 +59,73 @@ def formulate(
         raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
     X = as_samples(X)
     block.check(X)
-    name = loss if isinstance(loss, str) else loss.name
-    if isinstance(loss, str) and loss not in LOSSES:
-        raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, LOSSES))}.")
-    kind = LOSSES[loss] if isinstance(loss, str) else loss
-    Y = as_targets(Y, X.shape[0], name)
+    if loss not in LOSSES and not (isinstance(loss, type) and issubclass(loss, Loss)):
+        raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, LOSSES))} or a Loss class.")
+    Y = as_targets(Y, X.shape[0], loss if isinstance(loss, str) else loss.name)
     weight = as_weights(sample_weight, X.shape[0])
     if weight is not None:
         used = weight > 0
         X, Y, weight = X[used], Y[used], weight[used]
 
     gate_vectors, pattern = _gates(block.rows(X), activation, gates, seed)
-    user_loss = kind(Y, weight, **(loss_settings or {}))
+    user_loss = _make_loss(loss, Y, weight, loss_settings or {})
     scaled_loss, y_scale = user_loss.normalised()
+    w_scale = power_of_four(float(user_loss.sample_weight.max()))
+    scaled_loss = scaled_loss.with_data(scaled_loss.target, user_loss.sample_weight / w_scale)
     x_scale = power_of_four(block.size(X))
-    unit, value_scale = _units(x_scale**block.degree, y_scale)
+    unit, value_scale, beta_unit = _units(x_scale**block.degree, y_scale, w_scale)
     operator = block.operator(X, pattern, Y.shape[-1], x_scale)
     if operator.output_shape != Y.shape:
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
-    program = Program(operator, scaled_loss, NuclearNorm(), normalised_beta(beta, value_scale / unit))
+    program = Program(operator, scaled_loss, NuclearNorm(), normalised_beta(beta, beta_unit))
     return Problem(
-        block, activation, readout, X, user_loss, float(beta), gate_vectors, pattern, program, unit, value_scale
+        block,
+        activation,
+        readout,
+        X,
+        user_loss,
+        float(beta),
+        gate_vectors,
+        pattern,
+        program,
+        unit,
+        y_scale,
+        value_scale,
     )
 
 
-def _units(x_unit: float, y_unit: float) -> tuple[float, float]:
-    """The units of Z and of the objective; both, and that of β, must be numbers float64 can hold."""
-    unit, value_scale = y_unit / x_unit, y_unit * y_unit
-    if not all(1e-305 < u < 1e305 for u in (unit, value_scale, x_unit * y_unit)):
+def _make_loss(loss: str | type[Loss], target: Tensor, weight: Tensor | None, settings: dict[str, Any]) -> Loss:
+    kind = LOSSES[loss] if isinstance(loss, str) else loss
+    try:
+        return kind(target, weight, **settings)
+    except TypeError as error:
+        raise ValueError(f"loss_settings: {settings!r} do not fit loss {kind.name!r} ({error}).") from None
+
+
+def _units(x_unit: float, y_unit: float, w_unit: float) -> tuple[float, float, float]:
+    """The units of Z, of the objective and of β; all must be numbers float64 can hold."""
+    unit, value_scale, beta_unit = y_unit / x_unit, y_unit * y_unit * w_unit, x_unit * y_unit * w_unit
+    if not all(1e-305 < u < 1e305 for u in (unit, value_scale, beta_unit)):
         raise ValueError(
-            f"X, Y: at sizes of about {x_unit:.1g} and {y_unit:.1g} the weights or the objective leave the range "
-            "of float64; rescale them."
+            f"X, Y, sample_weight: at sizes of about {x_unit:.1g}, {y_unit:.1g} and {w_unit:.1g} the weights or the "
+            "objective leave the range of float64; rescale them."
         )
-    return unit, value_scale
+    return unit, value_scale, beta_unit
 
 
 def _gates(rows: Tensor, activation: str, gates: int | Any, seed: int | None) -> tuple[Tensor | None, Tensor]:
     if activation == "linear":
         return None, torch.ones(rows.shape[0], 1, dtype=torch.bool)
-    if isinstance(gates, int) and not isinstance(gates, bool):
+    if isinstance(gates, Integral) and not isinstance(gates, bool):
         if gates < 1:
             raise ValueError(f"gates: at least one gate is needed, got {gates}.")
-        return sample_gates(rows, gates, seed)
-    vectors = torch.as_tensor(gates).detach().to(torch.float64)
+        if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
+            raise ValueError(f"seed: it must be a whole number from zero on, or None, got {seed!r}.")
+        return sample_gates(rows, int(gates), seed)
+    vectors = as_tensor(gates, "gates")
     if vectors.ndim != 2 or vectors.shape[0] == 0 or vectors.shape[1] != rows.shape[1]:
         raise ValueError(f"gates: gate vectors need shape (P, {rows.shape[1]}), got {tuple(vectors.shape)}.")
-    if not bool(torch.isfinite(vectors).all()):
-        raise ValueError("gates: the gate vectors hold NaN or infinite values.")
+    check_finite(vectors, "gates")
     pattern = open_rows(rows, vectors)
     return _distinct(vectors, pattern)
 

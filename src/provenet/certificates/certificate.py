@@ -8,11 +8,12 @@ from html import escape
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from provenet.certificates.conditions import rank_conditions
 from provenet.certificates.gap import duality_gap, relative_gap
 from provenet.problem import Problem
+from provenet.variable import Factors
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,15 @@ def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certific
     network = copy.deepcopy(network).to(dtype=torch.float64).eval()
     factors = problem.factors(network)
     with torch.no_grad():
-        prediction = network(problem.X) / problem.value_scale**0.5
+        prediction = network(problem.X) / problem.output_unit
     _check_same_map(problem, factors, prediction)
     gap = duality_gap(problem.program, prediction, float(factors.penalty()))
     if not all(map(_finite, (gap.primal, gap.dual, gap.polar_max))):
         raise ValueError("network: its loss or gradient on this data is not finite; nothing can be certified.")
     scale, program = problem.value_scale, problem.program
+    if not (gap.primal == 0 or torch.finfo(torch.float64).tiny <= gap.primal * scale < float("inf")):
+        # below float64's normal numbers primal and dual meet by rounding alone
+        raise ValueError(f"problem: its objective, {gap.primal:.3g} times {scale:.3g}, leaves the range of float64.")
     return Certificate(
         primal=gap.primal * scale,
         dual=gap.dual * scale,
@@ -110,7 +114,7 @@ def _finite(x: float) -> bool:
     return abs(x) < float("inf")
 
 
-def _check_same_map(problem: Problem, factors, prediction) -> None:
+def _check_same_map(problem: Problem, factors: Factors, prediction: Tensor) -> None:
     """The network and the convex program must be the same function of the data, or the bound is of another problem."""
     convex = problem.program.operator.forward_factors(factors)
     size = float(convex.abs().max()) if convex.numel() else 0.0

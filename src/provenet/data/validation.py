@@ -8,32 +8,34 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_MOST_CLASSES = 10**6
+
 
 def as_samples(X: Any, name: str = "X") -> Tensor:
     """(n, …) float64, finite, not empty."""
-    tensor = _tensor(X, name)
+    tensor = as_tensor(X, name)
     if tensor.ndim < 2:
         raise ValueError(f"{name}: samples need at least two dimensions (n, d), got shape {tuple(tensor.shape)}.")
     if 0 in tensor.shape:
         raise ValueError(f"{name}: it is empty, shape {tuple(tensor.shape)}.")
-    _check_finite(tensor, name)
+    check_finite(tensor, name)
     return tensor
 
 
 def as_targets(Y: Any, n: int, loss: str, name: str = "Y") -> Tensor:
-    """(n, …, c) float64; labels become one-hot rows for softmax."""
-    tensor = _tensor(Y, name)
+    """(n, …, c) float64, a copy of its own; labels become one-hot rows for softmax."""
+    tensor = as_tensor(Y, name).clone()
     if tensor.ndim == 0 or tensor.shape[0] != n:
         raise ValueError(f"{name}: {n} samples need {n} targets, got shape {tuple(tensor.shape)}.")
-    _check_finite(tensor, name)
+    check_finite(tensor, name)
     if loss == "softmax" and tensor.ndim == 1:
         tensor = _one_hot(tensor, name)
     if tensor.ndim == 1:
         tensor = tensor[:, None]
     if tensor.shape[-1] == 0:
         raise ValueError(f"{name}: it is empty, shape {tuple(tensor.shape)}.")
-    if loss == "softmax" and not (bool((tensor >= 0).all()) and bool(((tensor.sum(-1) - 1).abs() < 1e-9).all())):
-        raise ValueError(f"{name}: softmax targets are class indices (n,) or rows on the simplex (n, c).")
+    if loss == "softmax":
+        tensor = _on_simplex(tensor, name)
     if loss == "logistic" and not bool(((tensor == 0) | (tensor == 1)).all()):
         raise ValueError(f"{name}: logistic targets are zeros and ones.")
     return tensor
@@ -43,18 +45,21 @@ def as_weights(weight: Any, n: int, name: str = "sample_weight") -> Tensor | Non
     """(n,) float64, not negative, not all zero; None stays None."""
     if weight is None:
         return None
-    tensor = _tensor(weight, name)
+    tensor = as_tensor(weight, name)
     if tensor.shape != (n,):
         raise ValueError(f"{name}: {n} samples need shape ({n},), got {tuple(tensor.shape)}.")
-    _check_finite(tensor, name)
+    check_finite(tensor, name)
     if bool((tensor < 0).any()):
         raise ValueError(f"{name}: weights must not be negative.")
     if not bool((tensor > 0).any()):
         raise ValueError(f"{name}: all weights are zero, so there is no sample to fit.")
+    if float(tensor[tensor > 0].min() / tensor.max()) < 1e-300:
+        raise ValueError(f"{name}: the smallest positive weight is less than 1e-300 of the largest; make it zero.")
     return tensor
 
 
-def _tensor(value: Any, name: str) -> Tensor:
+def as_tensor(value: Any, name: str) -> Tensor:
+    """Anything like an array of real numbers → float64."""
     if isinstance(value, Tensor):
         if value.is_complex():
             raise ValueError(f"{name}: complex data is not supported.")
@@ -69,7 +74,7 @@ def _tensor(value: Any, name: str) -> Tensor:
     return torch.from_numpy(array.copy() if not array.flags.writeable else array)
 
 
-def _check_finite(tensor: Tensor, name: str) -> None:
+def check_finite(tensor: Tensor, name: str) -> None:
     bad = ~torch.isfinite(tensor)
     if bool(bad.any()):
         where = tuple(int(i) for i in torch.nonzero(bad)[0])
@@ -77,8 +82,18 @@ def _check_finite(tensor: Tensor, name: str) -> None:
         raise ValueError(f"{name}: it contains {kind} ({int(bad.sum())} bad values, the first at index {where}).")
 
 
+def _on_simplex(rows: Tensor, name: str) -> Tensor:
+    """Rows not negative that sum to one, exactly so where they did up to float32's rounding."""
+    total = rows.sum(-1, keepdim=True)
+    if not (bool((rows >= 0).all()) and bool(((total - 1).abs() < 1e-6).all())):
+        raise ValueError(f"{name}: softmax targets are class indices (n,) or rows on the simplex (n, c).")
+    return rows / total
+
+
 def _one_hot(labels: Tensor, name: str) -> Tensor:
     index = labels.to(torch.long)
     if not bool((index == labels).all()) or int(index.min()) < 0:
         raise ValueError(f"{name}: softmax labels (n,) are class indices 0, 1, 2, ….")
+    if int(index.max()) >= _MOST_CLASSES:
+        raise ValueError(f"{name}: class index {int(index.max())} would mean {int(index.max()) + 1} outputs.")
     return torch.nn.functional.one_hot(index).to(torch.float64)

@@ -6,12 +6,13 @@ import torch
 from torch import Tensor
 
 from provenet.gauges.base import Bounds, Gauge
+from provenet.gauges.nuclear import spectral_norms
 from provenet.variable import Factors, Stack, factorise
 
 
 class GroupNorm(Gauge):
     def values(self, stack: Stack) -> Tensor:
-        return torch.linalg.vector_norm(stack, dim=(1, 2))
+        return spectral_norms(stack.reshape(stack.shape[0], -1, 1))  # of vectors: safe from overflow and underflow
 
     def prox(self, stack: Stack, step: float) -> tuple[Stack, Tensor]:
         norm = self.values(stack)

@@ -18,7 +18,7 @@ class NuclearNorm(Gauge):
 
     def values(self, stack: Stack) -> Tensor:
         if min(stack.shape[1:]) == 1:
-            return torch.linalg.vector_norm(stack, dim=(1, 2))
+            return spectral_norms(stack)
         return torch.linalg.svdvals(stack).sum(-1)
 
     def prox(self, stack: Stack, step: float) -> tuple[Stack, Tensor]:
@@ -41,9 +41,10 @@ class NuclearNorm(Gauge):
         return out, value
 
     def polar(self, stack: Stack) -> Bounds:
-        dims = stack.shape[1] + stack.shape[2]
+        p, q = stack.shape[1:]
         sigma = spectral_norms(stack)
-        slack = 8 * dims * torch.finfo(stack.dtype).eps
+        # the Gram side rounds by max(p, q)·‖Z‖_F² ≤ p·q·σ² units, its eigenvalue by a few times min(p, q)
+        slack = (p * q + 8 * (p + q)) * torch.finfo(stack.dtype).eps
         return Bounds(sigma * (1 - slack), sigma * (1 + slack))
 
     def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
@@ -56,10 +57,10 @@ class NuclearNorm(Gauge):
 
 def spectral_norms(stack: Stack) -> Tensor:
     """σ_max of every block (P,), by an eigenvalue of the smaller Gram side, safe from overflow and underflow."""
-    if min(stack.shape[1:]) == 1:
-        return torch.linalg.vector_norm(stack, dim=(1, 2))
     size = stack.abs().amax(dim=(1, 2), keepdim=True)
     unit = stack / size.clamp_min(torch.finfo(stack.dtype).tiny)
+    if min(stack.shape[1:]) == 1:
+        return torch.linalg.vector_norm(unit, dim=(1, 2)) * size[:, 0, 0]
     return torch.linalg.eigvalsh(_gram(unit))[:, -1].clamp_min(0).sqrt() * size[:, 0, 0]
 
 

@@ -24,9 +24,8 @@ def check_block(block: Block, X: Any, activation: str, outputs: int = 3, seed: i
         op, gauge = problem.program.operator, problem.program.gauge
         stack = normal(generator, *op.stack_shape)
         network = problem.network(factorise(stack))
-        y_unit = problem.value_scale**0.5
         with torch.no_grad():
-            assert_close(network(samples), op.forward(stack) * y_unit, 1e-11, "network(X) = A(Z)")
+            assert_close(network(samples), op.forward(stack) * problem.output_unit, 1e-11, "network(X) = A(Z)")
             assert_close(network.penalty(), gauge.value(stack) * problem.unit, 1e-11, "weight decay = gauge")
         back = problem.factors(network)
         assert_close(back.stack(op.n_gates), stack, 1e-11, "network → factors")

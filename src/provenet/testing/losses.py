@@ -38,7 +38,7 @@ def _check_derivatives(loss: Loss, prediction: Tensor, direction: Tensor) -> Non
     at = prediction.clone().requires_grad_()
     (slope,) = torch.autograd.grad(loss.value(at), at)
     assert_close(loss.gradient(prediction), slope, 1e-9, "gradient against autograd", 1 + float(slope.abs().max()))
-    _, curved = torch.func.jvp(loss.gradient, (prediction,), (direction,))
+    _, curved = torch.autograd.functional.jvp(loss.gradient, prediction, direction)
     assert_close(loss.hessian_product(prediction, direction), curved, 1e-9, "hessian_product", 1 + _largest(curved))
     moved = torch.linalg.vector_norm(loss.gradient(prediction + direction) - loss.gradient(prediction))
     length = torch.linalg.vector_norm(direction)
