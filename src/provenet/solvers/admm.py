@@ -126,11 +126,13 @@ def _matched_ridge(program: Program, solve: KernelSolve, metric: Tensor) -> floa
     1, so a few secant steps find it as well as is needed.
     """
     op, loss = program.operator, program.loss
-    rhs = -loss.gradient(torch.zeros_like(loss.target)) / metric.view_as(loss.weight)
-    typical = solve.mean_diagonal(loss.sample_weight) * loss.curvature  # a mean over repeated samples too
-    if program.beta_max == 0 or typical == 0:
+    if program.beta_max == 0:
         return 1.0
-    log_rho, slope, before = math.log(typical * 6 * min(program.beta / program.beta_max, 1.0)), 1.0, None
+    gradient = loss.gradient(torch.zeros_like(loss.target))
+    rhs = -gradient / metric.view_as(loss.weight)
+    # the kernel's Rayleigh quotient at the gradient: repeating samples or scaling weights changes it as it should ρ
+    typical = float(op.adjoint(gradient).square().sum()) / -float((gradient * rhs).sum())
+    log_rho, slope, before = math.log(typical * min(program.beta / program.beta_max, 1.0)), 1.0, None
     for _ in range(6):
         rho = math.exp(log_rho)
         solve.factor(rho / metric)

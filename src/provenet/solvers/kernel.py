@@ -48,6 +48,3 @@ class KernelSolve:
     def ridge_times(self, s: Tensor) -> Tensor:
         """diag(ridge) s."""
         return s * self.ridge.view(-1, *([1] * (s.ndim - 1)))
-
-    def mean_diagonal(self, weight: Tensor) -> float:
-        return float(np.average(self._diagonal, weights=weight.numpy()))
