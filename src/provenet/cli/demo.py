@@ -28,8 +28,8 @@ def demo(
     Example: provenet demo --out demo
     """
     cases = (
-        ("spiral", spiral(), ProvenClassifier(beta=1e-3, n_gates=100, tol=1e-6)),
-        ("digits", digits(), ProvenClassifier(beta=1.0, n_gates=50, tol=1e-4)),
+        ("spiral", spiral(300, noise=0.03), ProvenClassifier(beta=0.1, tol=1e-4)),
+        ("digits", digits(), ProvenClassifier(beta=2.0, tol=1e-4)),
     )
     results = [_run(name, *data, estimator, out / name, quiet=json) for name, data, estimator in cases]
     if json:
