@@ -37,7 +37,8 @@ class KernelSolve:
         np.fill_diagonal(array, self._diagonal + ridge.numpy())
         _, info = self._potrf(array, lower=1, clean=0, overwrite_a=1)
         if info != 0:
-            raise ValueError(f"the kernel with ridge {float(ridge.min()):g} is not positive definite (LAPACK {info}).")
+            smallest = float(ridge.min())
+            raise np.linalg.LinAlgError(f"the kernel with ridge {smallest:g} is not positive definite (LAPACK {info}).")
         self.ridge = ridge
 
     def __call__(self, right: Tensor) -> Tensor:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from provenet.certificates import Gap, duality_gap
@@ -95,17 +97,25 @@ Callback = Callable[[Record], Any]
 
 
 def run(
-    method: Method[Any], program: Program, limits: Limits, start: Factors | None = None, callback: Callback | None = None
+    method: Method[Any],
+    program: Program,
+    limits: Limits,
+    start: Factors | None = None,
+    callback: Callback | None = None,
 ) -> Run:
     """Steps until the relative gap is at most ``tol``, or a limit.  Always returns the best point seen.
 
-    ``callback`` gets a `Record` at each look; a true answer stops the run.
+    The first point seen is zero: from β_max on it is the answer, and no method is asked.  ``callback`` gets a `Record`
+    at each look; a true answer stops the run.
     """
     began = time.perf_counter()
-    op = program.operator
-    best: Point | None = None
-    best_gap, progress_gap, since_progress = math.inf, math.inf, 0
+    best = _zero(program)
+    gap = duality_gap(program, best.prediction, best.penalty)
     history: list[Record] = []
+    if gap.relative <= limits.tol:
+        history.append(Record(0, time.perf_counter() - began, gap.primal, gap.dual, gap.relative))
+        return Run(Status.SOLVED, best.factors(), 0, time.perf_counter() - began, history)
+    best_gap, progress_gap, since_progress = gap.absolute, math.inf, 0
     status, step = Status.MAX_STEPS, 0
     max_steps = method.max_steps if limits.max_steps is None else limits.max_steps
     try:
@@ -122,7 +132,7 @@ def run(
                     break
                 record = Record(step, time.perf_counter() - began, gap.primal, gap.dual, gap.relative)
                 history.append(record)
-                if gap.absolute < best_gap or best is None:
+                if gap.absolute < best_gap:
                     best, best_gap = point, gap.absolute
                 if gap.relative <= limits.tol:
                     status = Status.SOLVED
@@ -144,5 +154,15 @@ def run(
             step += 1
     except KeyboardInterrupt:
         status = Status.INTERRUPTED
-    factors = best.factors() if best is not None else Factors.empty(op.p, op.q, op.dtype)
-    return Run(status, factors, step, time.perf_counter() - began, history)
+    except (
+        ArithmeticError,
+        np.linalg.LinAlgError,
+        torch.linalg.LinAlgError,
+    ):  # overflow, or a factorisation broke down
+        status = Status.NONFINITE
+    return Run(status, best.factors(), step, time.perf_counter() - began, history)
+
+
+def _zero(program: Program) -> Point:
+    op = program.operator
+    return Point(torch.zeros(op.output_shape, dtype=op.dtype), 0.0, lambda: Factors.empty(op.p, op.q, op.dtype))
