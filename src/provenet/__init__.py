@@ -3,6 +3,7 @@
 from provenet.blocks import MLP, formulate
 from provenet.certificates import Certificate, certify
 from provenet.estimators import ProvenClassifier, ProvenClassifierCV, ProvenRegressor, ProvenRegressorCV
+from provenet.io import SavedModel, load, save
 from provenet.problem import Problem
 from provenet.solvers import Solution, Status, solve
 
@@ -16,9 +17,12 @@ __all__ = [
     "ProvenClassifierCV",
     "ProvenRegressor",
     "ProvenRegressorCV",
+    "SavedModel",
     "Solution",
     "Status",
     "certify",
     "formulate",
+    "load",
+    "save",
     "solve",
 ]

@@ -35,7 +35,9 @@ def test_a_header_is_found_out(csv, text, names):
     assert read_table(csv(text), header=True).n_rows == 1
 
 
-@pytest.mark.parametrize("text", ["a;b\n1;2\n", "a\tb\n1\t2\n", "\ufeffa,b\r\n1,2\r\n", '"a","b"\n"1",2', "a,b\n 1, 2\n"])
+@pytest.mark.parametrize(
+    "text", ["a;b\n1;2\n", "a\tb\n1\t2\n", "\ufeffa,b\r\n1,2\r\n", '"a","b"\n"1",2', "a,b\n 1, 2\n"]
+)
 def test_ways_to_write_the_same(csv, text):
     table = read_table(csv(text))
     assert list(table.columns) == ["a", "b"]

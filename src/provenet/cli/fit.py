@@ -14,6 +14,7 @@ from provenet.cli.console import FAILED, print_certificate, print_json, say, war
 from provenet.cli.progress import gap_bar, watched
 from provenet.estimators.base import ProvenEstimator
 from provenet.io import save
+from provenet.io.folder import check_replaceable
 from provenet.report import report as write_report
 
 
@@ -49,6 +50,7 @@ def fit(
 
     Example: provenet fit iris.csv --target species --beta 0.01max --out iris
     """
+    check_replaceable(out)  # before the work, not after it
     settings: dict[str, Any] = {
         "activation": activation,
         "n_gates": gates,

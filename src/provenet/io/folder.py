@@ -20,7 +20,7 @@ MODEL, TENSORS, CERTIFICATE, REPORT = "model.json", "model.safetensors", "certif
 
 def write_folder(folder: Path, header: dict[str, Any], tensors: bytes, certificate: dict[str, Any]) -> None:
     """Write the folder; whatever model was there before is replaced, and its report removed."""
-    _check_replaceable(folder)
+    check_replaceable(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MODEL).unlink(missing_ok=True)  # from here until the new one is written, the folder is no model
     (folder / REPORT).unlink(missing_ok=True)
@@ -76,7 +76,7 @@ def _flush_directory(folder: Path) -> None:
         os.close(handle)
 
 
-def _check_replaceable(folder: Path) -> None:
+def check_replaceable(folder: Path) -> None:
     """A folder that holds other things than a model is not ours to write into."""
     if folder.exists() and not folder.is_dir():
         raise FileExistsError(f"{folder}: it is a file; a model needs a folder.")

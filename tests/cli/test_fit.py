@@ -1,0 +1,188 @@
+"""`provenet fit` and `provenet predict`."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+
+import provenet as pn
+from provenet.io import load
+
+FAST = ("--gates", 20, "--no-report")
+
+
+def test_fit_writes_a_model_and_a_report(run, flowers, tmp_path):
+    answer = run("fit", flowers, "--target", "kind", "--drop", "count", "--gates", 20, "--out", "flowers")
+    assert answer.code == 0
+    assert "classification on 60 × 2 data" in answer.out
+    assert "certified (relative gap ≤ 0.0001 asked)" in answer.out
+    assert "flowers/report.html" in answer.out
+    names = sorted(path.name for path in (tmp_path / "flowers").iterdir())
+    assert names == ["certificate.json", "model.json", "model.safetensors", "report.html"]
+    assert "<html" in (tmp_path / "flowers" / "report.html").read_text()
+    loaded = load("flowers")
+    assert isinstance(loaded, pn.ProvenClassifier)
+    assert loaded.classes_.tolist() == ["lily", "rose", "tulip"]
+    assert loaded.saved_.source["features"] == ["width", "length"]
+
+
+def test_json_is_all_there_is_on_stdout(run, flowers):
+    answer = run("fit", flowers, "-t", "kind", *FAST, "--json")
+    assert answer.code == 0
+    told = answer.json
+    assert told["task"] == "classification"
+    assert told["certificate"]["status"] == "certified"
+    assert told["certificate"] == load("model").certificate_.to_dict()
+    assert told["beta"] == pytest.approx(0.01 * told["beta_max"])
+    assert told["report"] is None
+
+
+def test_options_reach_the_estimator(run, flowers):
+    settings = (
+        "--beta",
+        0.5,
+        "--activation",
+        "linear",
+        "--loss",
+        "logistic",
+        "--no-intercept",
+        "--balanced",
+        "--seed",
+        3,
+    )
+    answer = run("fit", flowers, "-t", "kind", "--feature", "length", "--weight", "count", *FAST, *settings)
+    assert answer.code == 0, answer.err
+    loaded = load("model")
+    expected = {
+        "beta": 0.5,
+        "activation": "linear",
+        "loss": "logistic",
+        "fit_intercept": False,
+        "class_weight": "balanced",
+        "random_state": 3,
+        "n_gates": 20,
+    }
+    assert {name: loaded.get_params()[name] for name in expected} == expected
+    assert loaded.certificate_.scope == "linear"
+    assert loaded.saved_.source["weight"] == "count"
+
+
+def test_regression_with_several_targets(run, values):
+    answer = run("fit", values, "--beta", "0.05max", *FAST, "--json")
+    assert answer.code == 0, answer.err
+    assert answer.json["task"] == "regression"
+    arrays = np.load(values)
+    np.testing.assert_array_equal(
+        load("model").predict(arrays["X"]),
+        pn.ProvenRegressor(beta=answer.json["beta"], n_gates=20).fit(arrays["X"], arrays["y"]).predict(arrays["X"]),
+    )
+
+
+def test_huber_and_cross_validation(run, flowers):
+    answer = run(
+        "fit", flowers, "-t", "width", "--drop", "kind", "--loss", "huber", "--delta", 0.5, "--cv", 2, "--betas", 3,
+        "--gates", 5, "--json",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    loaded = load("model")
+    assert isinstance(loaded, pn.ProvenRegressorCV)
+    assert loaded.saved_.loss_settings == {"delta": 0.5}
+    assert loaded.beta_ == answer.json["beta"]
+
+
+def test_a_fit_that_stops_short_says_so_and_fails(run, flowers):
+    answer = run("fit", flowers, "-t", "kind", "--drop", "count", *FAST, "--max-steps", 1, "--tol", 1e-9)
+    assert answer.code == 1
+    assert "max_steps" in answer.err
+    assert "not_certified" in answer.out
+    assert not load("model").certificate_.holds(1e-9)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["-t", "colour"], 2, "there is no column 'colour'; it has 'width', 'length', 'count', 'kind'"),
+        ([], 2, "say which column to predict"),
+        (["-t", "kind", "--beta", "0"], 2, "positive"),
+        (["-t", "kind", "--beta", "lots"], 2, "neither a number"),
+        (["-t", "kind", "--tol", "-1"], 2, "positive"),
+        (["-t", "kind", "--gates", "0"], 2, "--gates"),
+        (["-t", "kind", "--task", "poetry"], 2, "--task"),
+        (["-t", "kind", "--loss", "guess"], 2, "unknown"),
+        (["-t", "kind", "--task", "regression"], 1, "column 'kind', line 2: "),
+        (["-t", "width"], 1, "column 'kind', line 2: "),
+        (["-t", "kind", "--loss", "squared"], 1, "loss: 'squared' is not a classifier's"),
+    ],
+)
+def test_wrong_use(run, flowers, arguments, code, says, tmp_path):
+    answer = run("fit", flowers, *arguments)
+    assert answer.code == code
+    assert says in " ".join(answer.err.replace("│", " ").split())
+    assert answer.out == ""
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a,b,y\n1,2,0\n3,,1\n", "column 'b', line 3: the value is missing"),
+        ("a,b,y\n1,2,0\n3,1\n", "line 3 has 2 fields"),
+        ("a,b,y\n1,2,0\n3,1,0\n", "one class"),
+        ("a,b,y\n", "no rows"),
+    ],
+)
+def test_bad_data_end_in_one_line(run, text, says, tmp_path):
+    (tmp_path / "bad.csv").write_text(text)
+    answer = run("fit", "bad.csv", "-t", "y", "--task", "classification")
+    assert answer.code == 1
+    assert says in answer.err
+    assert answer.err.startswith("error: ")
+    assert answer.err.count("\n") == 1
+
+
+def test_folders_of_others_are_refused_before_the_work(run, flowers, tmp_path):
+    (tmp_path / "thesis.tex").write_text("words")
+    answer = run("fit", flowers, "-t", "kind", "-o", ".")
+    assert answer.code == 1
+    assert "thesis.tex" in answer.err
+
+
+def test_predict_prints_labels_and_probabilities(run, model, flowers):
+    rows = list(csv.DictReader(run("predict", model, flowers, "--proba").out.splitlines()))
+    assert len(rows) == 60
+    assert list(rows[0]) == ["prediction", "p(lily)", "p(rose)", "p(tulip)"]
+    for row in rows:
+        chances = {label: float(row[f"p({label})"]) for label in ("lily", "rose", "tulip")}
+        assert sum(chances.values()) == pytest.approx(1)
+        assert row["prediction"] == max(chances, key=chances.get)
+
+
+def test_predict_writes_files_and_json(run, model, flowers, tmp_path):
+    answer = run("predict", model, flowers, "--json")
+    printed = run("predict", model, flowers).out.splitlines()[1:]
+    assert answer.json["prediction"] == printed
+    assert run("predict", model, flowers, "-o", "answers.npy").code == 0
+    assert np.load(tmp_path / "answers.npy").tolist() == printed
+    assert run("predict", model, flowers, "-o", "answers.csv").code == 0
+    assert (tmp_path / "answers.csv").read_text().splitlines() == ["prediction", *printed]
+
+
+def test_predict_finds_its_columns(run, model, tmp_path):
+    (tmp_path / "new.csv").write_text("length,width\n0.5,-2\n")
+    (tmp_path / "plain.csv").write_text("-2,0.5\n")
+    named, plain = run("predict", model, "new.csv"), run("predict", model, "plain.csv")
+    assert named.code == plain.code == 0
+    assert named.out == plain.out
+    (tmp_path / "other.csv").write_text("length,height\n0.5,-2\n")
+    answer = run("predict", model, "other.csv")
+    assert answer.code == 2
+    assert "'width', which the model was fitted with, is missing" in answer.err
+
+
+def test_regressions_have_no_probabilities(run, values):
+    assert run("fit", values, *FAST).code == 0
+    assert run("predict", "model", values, "--proba").code == 2
+    header = run("predict", "model", values).out.splitlines()[0]
+    assert header == "prediction(0),prediction(1)"
