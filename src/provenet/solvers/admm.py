@@ -110,8 +110,9 @@ class ADMM(Method[ADMMState]):
         ratio = min(max(ratio, 0.1), 10.0)
         if 0.7 < ratio < 1.4 and program.loss.quadratic:
             return replace(new, next_balance=next_balance)
-        rho = new.rho * ratio
         metric = program.loss.sample_weight * program.loss.local_curvature(new.prediction)
+        rho = max(new.rho * ratio, _least_rho(new.solve, metric))
+        ratio = rho / new.rho
         new.solve.factor(rho / metric)
         return replace(new, rho=rho, metric=metric, s=new.s / ratio, u=new.u / ratio, next_balance=next_balance)
 
@@ -132,9 +133,10 @@ def _matched_ridge(program: Program, solve: KernelSolve, metric: Tensor) -> floa
     rhs = -gradient / metric.view_as(loss.weight)
     # the kernel's Rayleigh quotient at the gradient: repeating samples or scaling weights changes it as it should ρ
     typical = float(op.adjoint(gradient).square().sum()) / -float((gradient * rhs).sum())
-    log_rho, slope, before = math.log(typical * min(program.beta / program.beta_max, 1.0)), 1.0, None
+    least = _least_rho(solve, metric)
+    log_rho, slope, before = math.log(max(typical * min(program.beta / program.beta_max, 1.0), least)), 1.0, None
     for _ in range(6):
-        rho = math.exp(log_rho)
+        rho = max(math.exp(log_rho), least)
         solve.factor(rho / metric)
         polar = rho * float(program.gauge.polar(op.adjoint(solve(rhs))).upper.max())
         excess = math.log(polar / program.beta)
@@ -145,6 +147,11 @@ def _matched_ridge(program: Program, solve: KernelSolve, metric: Tensor) -> floa
         before = (log_rho, excess)
         log_rho -= excess / slope
     return rho
+
+
+def _least_rho(solve: KernelSolve, metric: Tensor) -> float:
+    """Below it the ridge would drown in the rounding of the kernel's factorisation."""
+    return 1e-12 * solve.trace(metric)
 
 
 def _size(*stacks: Stack) -> float:

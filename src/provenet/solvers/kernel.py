@@ -49,3 +49,7 @@ class KernelSolve:
     def ridge_times(self, s: Tensor) -> Tensor:
         """diag(ridge) s."""
         return s * self.ridge.view(-1, *([1] * (s.ndim - 1)))
+
+    def trace(self, weight: Tensor) -> float:
+        """tr(diag(weight) K), at least the largest eigenvalue."""
+        return float(np.dot(self._diagonal, weight.numpy()))
