@@ -85,7 +85,7 @@ class BetaSearch:
             row[:] = [self._score(scorer, solution, data, test) for solution in solutions]
         if short:
             warnings.warn(
-                f"{type(self).__name__}: {short} of the {scores.size} fits in the folds stopped above tol={self.tol:g}; "
+                f"{type(self).__name__}: {short} of {scores.size} fits in the folds stopped above tol={self.tol:g}; "
                 "their scores are of networks that are not proven to that tolerance.",
                 ConvergenceWarning,
                 stacklevel=4,

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from provenet.problem import Problem, check_beta
+from provenet.problem import Problem
 from provenet.solvers.loop import Callback, Method
 from provenet.solvers.solution import Solution
 from provenet.solvers.solve import solve
@@ -62,7 +62,5 @@ def beta_grid(beta_max: float, count: int, beta_ratio: float = 1e-3) -> list[flo
 def _check_decreasing(betas: Sequence[float]) -> None:
     if not betas:
         raise ValueError("betas: it is empty.")
-    for beta in betas:
-        check_beta(beta)
     if any(after >= before for before, after in pairwise(betas)):
         raise ValueError("betas: a path goes from the largest beta down; sort them in strictly decreasing order.")
