@@ -66,7 +66,7 @@ class IPM(Method[IPMState]):
         unknowns, size, samples = _unknowns(op), op.n_gates * op.p, op.output_shape[0]
         n = min(samples, size)
         dense = 0 if op.q == 1 and samples <= size else 3 * samples * size
-        return op.dtype.itemsize * (dense + 4 * n * n + 2 * op.q * unknowns * n + 2 * unknowns**2)
+        return op.dtype.itemsize * (dense + 6 * n * n + 2 * op.q * unknowns * n + 3 * unknowns**2)
 
     def init(self, program: Program, start: Factors | None) -> IPMState:
         op, fit = program.operator, prepare(program)
