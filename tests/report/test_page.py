@@ -159,6 +159,16 @@ def test_one_logit_is_cut_at_zero() -> None:
     assert fit.predicted.tolist() == (logit > 0).astype(int).tolist()
 
 
+def test_several_labels_at_once_are_probabilities() -> None:
+    X = np.random.default_rng(0).normal(size=(30, 3))
+    solution = pn.solve(pn.formulate("mlp", X, (X > 0).astype(float), loss="logistic", beta=0.5, gates=10), "admm")
+    fit = evaluate(solution)
+    assert fit.labels is None
+    assert fit.truth.tolist() == (X > 0).tolist()
+    assert ((fit.predicted > 0) & (fit.predicted < 1)).all()
+    assert fit.score > 0.5
+
+
 def test_the_anatomy_is_the_networks(regressed: Solution) -> None:
     anatomy = dissect(regressed)
     network = regressed.network().requires_grad_(False)

@@ -142,6 +142,7 @@ def _drawn(figure: Figure) -> str:
     with warnings.catch_warnings():
         # a glyph that the measuring font lacks is no loss: the page's font draws it
         warnings.filterwarnings("ignore", message="Glyph .* missing from font")
+        figure.draw_without_rendering()  # the first pass finds the sizes that the second one lays out
         FigureCanvasSVG(figure).print_svg(out, metadata={"Date": None})
     return out.getvalue()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import expit
 
 from provenet.problem import Problem
 from provenet.report.canvas import plain
@@ -62,6 +63,8 @@ def evaluate(
         raise ValueError("X, y: give both, or neither for the data of the problem.")
     if classes is None and problem.loss.name not in ("softmax", "logistic"):
         return _evaluate_values(solution, X, y, predict)
+    if classes is None and _several_labels(problem):  # each label has a probability of its own
+        return _evaluate_values(solution, X, y, predict or (lambda samples: expit(outputs(solution, samples))))
     names = np.array(_numbered(problem) if classes is None else classes, dtype=object)
     if X is None:
         X, y = problem.X.numpy(), names[_target_classes(problem)]
@@ -105,6 +108,12 @@ def outputs(solution: Solution, samples: Any) -> np.ndarray:
     """What the network itself says, (m, …, c)."""
     with torch.no_grad():
         return solution.network()(torch.from_numpy(_array(samples))).numpy()
+
+
+def _several_labels(problem: Problem) -> bool:
+    """Samples with no label, or more than one: no class to choose."""
+    target = problem.loss.target
+    return target.shape[-1] > 1 and problem.loss.name == "logistic" and not bool((target.sum(-1) == 1).all())
 
 
 def _numbered(problem: Problem) -> range:

@@ -48,7 +48,8 @@ def _decisions(fit: Fit, borders: np.ndarray, features: Sequence[str]) -> Drawin
             if mine.size:
                 _scatter(ax, mine, fit.points.shape[0], color=class_colour(k), label=shortened(label))
         if len(fit.labels) <= 12:
-            drawn.figure.legend(loc="outside upper center", ncols=min(len(fit.labels), 5), handletextpad=0.2)
+            widest = max(len(shortened(label)) for label in fit.labels)
+            drawn.figure.legend(loc="outside upper center", ncols=max(1, min(len(fit.labels), 40 // (widest + 4))))
         said = "Colours are the classes the network chooses; dots are samples."
         return _finished(drawn, extent, features, True, borders, said)
 

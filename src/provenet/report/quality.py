@@ -33,7 +33,7 @@ def confusion(fit: Fit) -> Drawing:
         ax.set(xlabel="predicted", ylabel="true")
         if size <= 24:
             names = [shortened(label, 12) for label in fit.labels]
-            turn = 90 if max(map(len, names)) * size > 40 else 0
+            turn = 90 if max(map(len, names)) * size > 32 else 0
             ax.set_xticks(range(size), names, rotation=turn)
             ax.set_yticks(range(size), names)
         if size <= 16:

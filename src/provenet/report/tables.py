@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from provenet.report.canvas import shortened
 from provenet.report.fit import Fit
 from provenet.report.numerals import count, number, outward, seconds
 from provenet.report.words import LOSSES
@@ -119,7 +120,7 @@ def classes(fit: Fit) -> Table:
     rows = []
     for k, label in enumerate(fit.labels[:_ROWS_SHOWN]):
         true, said, right = int(table[k].sum()), int(table[:, k].sum()), int(table[k, k])
-        rows.append((label, count(true), count(said), _share(right, true), _share(right, said)))
+        rows.append((shortened(label, 60), count(true), count(said), _share(right, true), _share(right, said)))
     return Table("Classes", ("class", "samples", "predicted", "recall", "precision"), rows, _more(len(fit.labels)))
 
 
@@ -131,7 +132,7 @@ def _features(fit: Fit, names: Sequence[str]) -> Table:
     rows = []
     for name, column in zip(names[:_ROWS_SHOWN], fit.points.T, strict=False):
         summary = (column.min(), column.mean(), column.max(), column.std())
-        rows.append((name, *(number(float(np.float64(value))) for value in summary)))
+        rows.append((shortened(name, 60), *(number(float(np.float64(value))) for value in summary)))
     return Table("Features", ("feature", "min", "mean", "max", "deviation"), rows, _more(len(names)))
 
 
