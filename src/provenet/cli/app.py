@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Any
 
 import typer
@@ -18,6 +20,8 @@ class _Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # the reader has seen enough: typer ends quietly
         except ColumnError as error:
             complain(str(error))
             raise typer.Exit(WRONG_USE) from None
@@ -44,4 +48,7 @@ app.command()(export.export)
 
 
 def main() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ≤ or β still gets its answer
     app(prog_name="provenet")
