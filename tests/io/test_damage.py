@@ -114,7 +114,13 @@ def test_headers_that_say_nonsense(model, changes, says):
 
 def test_a_resealed_certificate_must_still_agree_with_itself(model):
     certificate = json.loads((model / "certificate.json").read_text())
-    for forged in ({"relative_gap": 0.0}, {"status": "certified", "primal": 1e9}, {"beta": 7.0}, {"dual": None}):
+    for forged in (
+        {"relative_gap": 0.0},
+        {"status": "certified", "primal": 1e9},
+        {"beta": 7.0},
+        {"dual": None},
+        {"scope": "linear"},
+    ):
         (model / "certificate.json").write_text(json.dumps(certificate | forged))
         reseal(model)
         with pytest.raises(ValueError, match=r"model\.json"):

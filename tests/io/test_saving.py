@@ -124,6 +124,9 @@ def test_source_and_settings_that_cannot_be_written(tmp_path):
     loaded = load(tmp_path / "model")
     assert loaded.random_state == 0
     assert loaded.saved_.source == {"features": ["a", "b", "c"]}
+    renamed = load(save(loaded, tmp_path / "renamed", source={"features": ["x", "y", "z"]}))
+    assert renamed.saved_.source == {"features": ["x", "y", "z"]}
+    assert renamed.saved_.run == loaded.saved_.run
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,10 @@ class SavedModel:
         )
         if model.certificate.beta != model.beta:
             raise SchemaError(f"beta: the model has {model.beta!r}, its certificate {model.certificate.beta!r}")
+        if (model.certificate.scope == "linear") != (activation == "linear"):
+            raise SchemaError(
+                f"scope: {model.certificate.scope!r} is not that of a network with {activation} activation"
+            )
         return model
 
 
@@ -144,19 +148,20 @@ def network_digest(network: nn.Module) -> str:
 
 def _network(block: Block, activation: str, tensors: dict[str, Tensor]) -> nn.Module:
     """The module of the saved weights, bit by bit."""
-    needed = {"first", "second"} | (set() if activation == "linear" else {"gates", "gate_vectors"})
+    needed = {"first", "second"} if activation == "linear" else {"first", "second", "gates", "gate_vectors"}
     missing = sorted(needed - set(tensors))
     if missing:
         raise SchemaError(f"tensors: {', '.join(missing)} missing")
-    first, second, gates = tensors["first"], tensors["second"], tensors.get("gates")
-    for name, tensor in tensors.items():
-        if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()) and not name.startswith("fitted."):
-            raise SchemaError(f"tensors: {name} holds values that are not finite")
+    weights = {name: tensors[name] for name in sorted(needed)}
+    for name, tensor in weights.items():
+        if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
+            raise SchemaError(f"tensors: {name} holds values that are not finite numbers")
+    first, second, gates = weights["first"], weights["second"], weights.get("gates")
     shapes_agree = first.ndim == 2 and second.ndim == 2 and first.shape[0] == second.shape[0]
     if gates is not None:
-        shapes_agree &= gates.shape == first.shape and tensors["gate_vectors"].shape[1:] == first.shape[1:]
+        shapes_agree &= gates.shape == first.shape and weights["gate_vectors"].shape[1:] == first.shape[1:]
     if not shapes_agree:
-        sizes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        sizes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         raise SchemaError(f"tensors: their shapes do not fit together, {sizes}")
     neurons = Factors(first, second, torch.arange(first.shape[0]))
     return block.network(neurons, gates, second.shape[1])

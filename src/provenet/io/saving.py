@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -81,7 +82,7 @@ def _to_saved(model: Any, problem: Problem | None, source: Mapping[str, Any] | N
     if isinstance(model, ProvenEstimator):
         return _of_estimator(model, source)
     if isinstance(model, SavedModel):
-        return model
+        return model if source is None else replace(model, source=source)
     raise ValueError(f"model: expected an estimator, a solution or a network, got {type(model).__name__}.")
 
 
@@ -92,7 +93,7 @@ def _of_estimator(model: ProvenEstimator, source: Mapping[str, Any] | None) -> S
             certificate = certify(solution.problem, network, certificate.tol)
         return SavedModel.of(solution.problem, network, certificate, run=_run(solution), source=source or {})
     if hasattr(model, "saved_"):
-        return model.saved_
+        return _to_saved(model.saved_, None, source)
     raise ValueError(f"model: this {type(model).__name__} is not fitted; call fit first.")
 
 
