@@ -79,7 +79,8 @@ def verify(
     primal = float((w * value).sum()) + beta / 2 * float((first**2).sum() + (second**2).sum())
 
     theta_w = w * theta  # the gradient of the weighted loss
-    hidden_by_rounding = (len(X) + 2) * _EPS * float(np.linalg.norm(np.abs(X).T @ np.abs(theta_w)))
+    sizes = np.abs(X).T @ np.abs(theta_w)  # each entry of XᵀD_kΘ rounds by at most n·eps of its own
+    hidden_by_rounding = (len(X) + 2) * _EPS * float(sizes.max()) * sizes.size**0.5
     polar_max = hidden_by_rounding + max(
         _spectral_norm_upper((X * open_[:, None]).T @ theta_w) for open_ in _patterns(X, gates, gate_vectors)
     )

@@ -12,7 +12,7 @@ from provenet.blocks.base import Block
 from provenet.blocks.mlp import MLP
 from provenet.data.validation import as_samples, as_targets, as_tensor, as_weights, check_finite
 from provenet.gates import patterns as open_rows
-from provenet.gates import sample_gates
+from provenet.gates import sample_gates, undecided
 from provenet.gauges import NuclearNorm
 from provenet.losses import LOSSES, Loss
 from provenet.losses.base import power_of_four
@@ -126,8 +126,14 @@ def _gates(rows: Tensor, activation: str, gates: int | Any, seed: int | None) ->
     if vectors.ndim != 2 or vectors.shape[0] == 0 or vectors.shape[1] != rows.shape[1]:
         raise ValueError(f"gates: gate vectors need shape (P, {rows.shape[1]}), got {tuple(vectors.shape)}.")
     check_finite(vectors, "gates")
-    pattern = open_rows(rows, vectors)
-    return _distinct(vectors, pattern)
+    torn = torch.nonzero(undecided(rows, vectors))
+    if len(torn):
+        row, gate = torn[0].tolist()
+        raise ValueError(
+            f"gates: gate {gate} passes so close to row {row} of the data that rounding decides on which side it is; "
+            "move the gate a little."
+        )
+    return _distinct(vectors, open_rows(rows, vectors))
 
 
 def _distinct(vectors: Tensor, pattern: Tensor) -> tuple[Tensor, Tensor]:

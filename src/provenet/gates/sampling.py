@@ -14,6 +14,16 @@ def patterns(rows: Tensor, vectors: Tensor) -> Tensor:
     return rows @ vectors.T >= 0
 
 
+def undecided(rows: Tensor, vectors: Tensor) -> Tensor:
+    """Where rounding decides on which side of a gate a row lies, (N, P) bool; exact ties, which are open, are not.
+
+    There one order of summation opens the gate and another may close it: the problem and the network would differ.
+    """
+    side, other_order = rows @ vectors.T, rows.flip(1) @ vectors.flip(1).T
+    noise = (rows.shape[1] + 1) * torch.finfo(rows.dtype).eps * (rows.abs() @ vectors.abs().T)
+    return ((side != 0) | (other_order != 0)) & (side.abs() <= noise)
+
+
 def sample_gates(rows: Tensor, count: int, seed: int | None) -> tuple[Tensor, Tensor]:
     """``count`` Gaussian gates with distinct, not all-zero patterns on Φ = ``rows`` (N, p); fewer if there are fewer.
 
