@@ -26,9 +26,11 @@ def classifier(**settings):
 def test_fit_is_certified_and_consistent(blobs):
     X, y = blobs
     clf = classifier().fit(X, y)
-    assert clf.certificate_.holds(clf.tol) and clf.certificate_.scope == "fixed_gates"
+    assert clf.certificate_.holds(clf.tol)
+    assert clf.certificate_.scope == "fixed_gates"
     assert clf.dual_gap_ == clf.certificate_.gap >= 0
-    assert clf.n_iter_ == clf.solution_.steps and clf.n_features_in_ == 2
+    assert clf.n_iter_ == clf.solution_.steps
+    assert clf.n_features_in_ == 2
     logits = clf.network_(torch.from_numpy(X)).detach().numpy()
     np.testing.assert_allclose(clf.decision_function(X), logits, rtol=1e-12)
     np.testing.assert_allclose(clf.predict_proba(X), torch.from_numpy(logits).softmax(1).numpy(), rtol=1e-10)
@@ -68,7 +70,8 @@ def test_decisions_probabilities_and_labels_agree(blobs, loss, n_classes):
     assert clf.network_.second.shape[1] == outputs
     assert clf.classes_.tolist() == sorted(set(names))
     proba, score = clf.predict_proba(X), clf.decision_function(X)
-    assert proba.shape == (len(X), n_classes) and score.shape == ((len(X),) if n_classes == 2 else (len(X), 3))
+    assert proba.shape == (len(X), n_classes)
+    assert score.shape == ((len(X),) if n_classes == 2 else (len(X), 3))
     np.testing.assert_allclose(proba.sum(1), 1, rtol=1e-12)
     assert (clf.predict(X) == clf.classes_[proba.argmax(1)]).all()
     assert clf.score(X, names) > 0.8
@@ -170,7 +173,8 @@ def test_warm_start_goes_on_from_the_last_solution(blobs):
     clf = classifier(warm_start=True, tol=1e-6).fit(X, y)
     assert clf.n_iter_ > 0
     clf.fit(X, y)
-    assert clf.n_iter_ == 0 and clf.certificate_.holds(1e-6)
+    assert clf.n_iter_ == 0
+    assert clf.certificate_.holds(1e-6)
     scaled = clf.fit(X[:, :1], y)  # another size: a cold start, no error
     assert scaled.certificate_.holds(1e-6)
 
@@ -197,7 +201,8 @@ def test_notebook_shows_the_certificate(blobs):
     assert "Certificate" not in clf._repr_mimebundle_()["text/html"]
     clf.fit(X, y)
     for page in (clf._repr_mimebundle_()["text/html"], clf._repr_html_()):
-        assert "ProvenClassifier" in page and clf.certificate_._repr_html_() in page
+        assert "ProvenClassifier" in page
+        assert clf.certificate_._repr_html_() in page
     assert "fixed_gates" in clf.certificate_._repr_html_()
 
 
@@ -205,7 +210,8 @@ def test_zero_network_from_beta_max_on(blobs):
     X, y = blobs
     top = classifier().fit(X, y).solution_.problem.beta_max
     clf = classifier(beta=1.01 * top).fit(X, y)
-    assert clf.network_.first.shape[0] == 0 and clf.certificate_.holds(1e-10)
+    assert clf.network_.first.shape[0] == 0
+    assert clf.certificate_.holds(1e-10)
     np.testing.assert_allclose(clf.predict_proba(X), 1 / 3)
 
 

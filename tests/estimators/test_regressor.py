@@ -27,12 +27,14 @@ def test_predictions_have_the_shape_of_the_targets(curve):
     X, y = curve
     one = regressor().fit(X, y)
     column = regressor().fit(X, y[:, None])
-    assert one.predict(X).shape == (50,) and column.predict(X).shape == (50, 1)
+    assert one.predict(X).shape == (50,)
+    assert column.predict(X).shape == (50, 1)
     np.testing.assert_array_equal(column.predict(X)[:, 0], one.predict(X))
     many = regressor().fit(X, np.c_[y, -y, X[:, 0]])
     assert many.predict(X).shape == (50, 3)
     np.testing.assert_allclose(many.network_(torch.from_numpy(X)).detach().numpy(), many.predict(X), rtol=1e-12)
-    assert many.certificate_.holds(many.tol) and many.score(X, np.c_[y, -y, X[:, 0]]) > 0.7
+    assert many.certificate_.holds(many.tol)
+    assert many.score(X, np.c_[y, -y, X[:, 0]]) > 0.7
 
 
 def test_outputs_are_trained_jointly(curve):

@@ -16,14 +16,16 @@ SMALL = {"n_gates": 8, "betas": 4, "cv": 2, "beta_ratio": 0.01}
 def test_classifier_search(blobs):
     X, y = blobs
     clf = pn.ProvenClassifierCV(**SMALL).fit(X, y)
-    assert clf.cv_scores_.shape == (2, 4) and np.isfinite(clf.cv_scores_).all()
+    assert clf.cv_scores_.shape == (2, 4)
+    assert np.isfinite(clf.cv_scores_).all()
     assert (np.diff(clf.betas_) < 0).all()
     top = clf.solution_.problem.beta_max
     np.testing.assert_allclose(clf.betas_, top * np.geomspace(1, 0.01, 4), rtol=1e-12)
     best = clf.cv_scores_.mean(0).argmax()
     assert clf.beta_ == clf.betas_[best] == clf.certificate_.beta
     assert [s.problem.beta for s in clf.path_] == clf.betas_[: best + 1].tolist()
-    assert clf.path_[-1] is clf.solution_ and all(s.certificate.holds(clf.tol) for s in clf.path_)
+    assert clf.path_[-1] is clf.solution_
+    assert all(s.certificate.holds(clf.tol) for s in clf.path_)
     assert clf.path_[0].factors.n_neurons == 0  # at beta_max
     assert clf.score(X, y) > 0.85
 
@@ -67,13 +69,15 @@ def test_scoring_decides(blobs):
     X, y = blobs
     names = pd.DataFrame(X, columns=["east", "north"])
     clf = pn.ProvenClassifierCV(**SMALL, scoring="neg_log_loss").fit(names, np.array(["x", "y", "z"])[y])
-    assert (clf.cv_scores_ < 0).all() and clf.feature_names_in_.tolist() == ["east", "north"]
+    assert (clf.cv_scores_ < 0).all()
+    assert clf.feature_names_in_.tolist() == ["east", "north"]
 
     def most_neurons(model, X, y):
         return -model.network_.first.shape[0]
 
     laziest = pn.ProvenClassifierCV(**SMALL, scoring=most_neurons).fit(X, y)
-    assert laziest.beta_ == laziest.betas_[0] and laziest.network_.first.shape[0] == 0
+    assert laziest.beta_ == laziest.betas_[0]
+    assert laziest.network_.first.shape[0] == 0
     with pytest.raises(ValueError, match="scoring"):
         pn.ProvenClassifierCV(**SMALL, scoring=lambda model, X, y: np.nan).fit(X, y)
 
@@ -82,7 +86,8 @@ def test_a_class_missing_from_a_fold(blobs):
     X, y = blobs
     order = np.argsort(y, kind="stable")
     clf = pn.ProvenClassifierCV(**SMALL | {"cv": KFold(3)}).fit(X[order], y[order])
-    assert clf.cv_scores_.shape == (3, 4) and (clf.cv_scores_ < 0.5).all()  # each fold tests a class it never saw
+    assert clf.cv_scores_.shape == (3, 4)
+    assert (clf.cv_scores_ < 0.5).all()
     assert clf.classes_.tolist() == [0, 1, 2]
 
 

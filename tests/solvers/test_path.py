@@ -36,7 +36,8 @@ def test_starts_are_warm(problem):
     """At two almost equal betas the second run is done at its first look."""
     beta = 0.1 * problem.beta_max
     first, second = path(problem, [beta, beta * (1 - 1e-7)], tol=1e-4)
-    assert first.steps > 0 and second.steps == 0
+    assert first.steps > 0
+    assert second.steps == 0
 
 
 def test_the_optimal_value_grows_with_beta(problem):
@@ -50,7 +51,8 @@ def test_ctrl_c_ends_the_path(problem):
         return record.step > 0
 
     solutions = path(problem, 5, tol=1e-8, callback=stop)
-    assert solutions[-1].status is pn.Status.INTERRUPTED and len(solutions) < 5
+    assert solutions[-1].status is pn.Status.INTERRUPTED
+    assert len(solutions) < 5
 
 
 def test_grid_without_a_scale_starts_at_one():
