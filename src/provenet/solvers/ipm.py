@@ -32,7 +32,7 @@ from provenet.variable import Factors
 @dataclass(frozen=True)
 class IPMState:
     fit: Fit
-    centre: Centre | None  # None: Z = 0 is optimal
+    centre: Centre | None  # None where there is no step to take: Z = 0 is optimal, or β is too small to begin
     given: Factors | None  # before the first step: the start, or the zero network
     stuck: bool = False
 
@@ -56,6 +56,8 @@ class IPM(Method[IPMState]):
             return f"the interior point needs the nuclear norm, not {type(program.gauge).__name__}."
         if not isinstance(op, MLPOperator):
             return f"the interior point does not know the rows of {type(op).__name__}."
+        if op.dtype != torch.float64:
+            return "the interior point works in float64 only."
         unknowns = _unknowns(op)
         if unknowns > self.max_unknowns:
             return f"the interior point would have {unknowns} unknowns, more than max_unknowns={self.max_unknowns}."
@@ -73,16 +75,19 @@ class IPM(Method[IPMState]):
         nothing = Factors.empty(op.p, op.q, op.dtype)
         if program.beta >= program.beta_max:
             return IPMState(fit, None, nothing)
-        if start is None or start.n_neurons == 0:
-            return IPMState(fit, cold_centre(program, fit), nothing)
-        return IPMState(fit, warm_centre(program, fit, start), start)
+        given = start or nothing
+        try:
+            centre = warm_centre(program, fit, given) if given.n_neurons else cold_centre(program, fit)
+        except LinAlgError:  # β is below what rounding lets us see
+            return IPMState(fit, None, given)
+        return IPMState(fit, centre, given)
 
     def step(self, program: Program, state: IPMState) -> IPMState:
         assert state.centre is not None
         try:
             centre = advance(state.fit, state.centre, program.beta)
         except LinAlgError:  # a factorisation broke down: rounding has the upper hand
-            return replace(state, stuck=True)
+            return replace(state, given=None, stuck=True)
         return IPMState(state.fit, centre, None)
 
     def finished(self, state: IPMState) -> bool:
