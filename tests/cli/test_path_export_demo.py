@@ -76,6 +76,11 @@ def test_commands_are_listed(run):
     assert "Exit codes: 0 done, 1 not certified or failed, 2 wrong use." in answer.out
 
 
+def test_version(run):
+    answer = run("--version")
+    assert (answer.code, answer.out) == (0, f"provenet {pn.__version__}\n")
+
+
 def test_folders_that_are_no_models(run, flowers, tmp_path):
     (tmp_path / "empty").mkdir()
     for command in ("predict", "certify"):

@@ -200,3 +200,52 @@ def test_folders_of_others_are_left_alone(model, tmp_path):
     with pytest.raises(OSError, match="it is a file"):
         save(estimator, tmp_path / "file")
     assert sorted(path.name for path in other.iterdir()) == ["chapter1.tex", "model.json"]
+
+
+JUNK = (
+    None,
+    True,
+    -1,
+    0,
+    1e300,
+    "",
+    "words",
+    [],
+    [1],
+    [None],
+    {},
+    {"a": 1},
+    {"list": 3},
+    {"pairs": [1]},
+    {"block": "x"},
+)
+
+
+def _places(value, at=()):
+    """Every path into a JSON value."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in inside:
+        yield (*at, key)
+        yield from _places(part, (*at, key))
+
+
+def test_no_header_ends_in_anything_but_a_model_or_a_reason(model):
+    """Each value of model.json in turn replaced by junk of every kind, digests valid: no other exception, no crash."""
+    original = (model / "model.json").read_text()
+    reasons = []
+    for place in list(_places(json.loads(original))):
+        for junk in JUNK:
+            header = json.loads(original)
+            part = header
+            for key in place[:-1]:
+                part = part[key]
+            part[place[-1]] = junk
+            if isinstance(header.get("files"), dict):
+                header["digest"] = format_._digest(header)
+            (model / "model.json").write_text(json.dumps(header))
+            try:
+                load(model)
+            except (ValueError, OSError) as error:
+                reasons.append(str(error))
+    assert len(reasons) > 100
+    assert all(str(model) in reason for reason in reasons)

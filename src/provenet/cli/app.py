@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import io
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from provenet import __version__
 from provenet.cli import certify, demo, export, fit, path, predict
 from provenet.cli.console import FAILED, WRONG_USE, complain
 from provenet.data.table import ColumnError
@@ -39,6 +40,22 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        print(f"provenet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
 app.command()(demo.demo)
 app.command()(fit.fit)
 app.command()(predict.predict)

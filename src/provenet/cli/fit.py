@@ -73,7 +73,9 @@ def fit(
     estimator, dataset = fitting.estimator, fitting.data
     if cv is None:
         estimator.set_params(beta=beta.on(fitting))
-    train(estimator, dataset.X, fitting.y, dataset.weight, quiet=json)
+    train(
+        estimator, dataset.X, fitting.y, dataset.weight, quiet=json, name="fitting" if cv is None else "choosing beta"
+    )
     save(estimator, out, source=dataset.source.to_dict() | {"task": fitting.task})
     page = None
     if report:

@@ -21,7 +21,7 @@ from provenet.solvers import Method
 
 KINDS: dict[str, type[ProvenEstimator]] = {name: getattr(estimators, name) for name in estimators.__all__}
 
-_PLAIN = ("n_features_in_", "n_iter_", "beta_", "_single_target")  # numbers and flags
+_PLAIN = {"n_features_in_": int, "n_iter_": int, "beta_": float, "_single_target": bool}
 _LABELS = ("classes_", "feature_names_in_")  # arrays a person may want to read
 _ARRAYS = ("betas_", "cv_scores_")
 _LABEL_DTYPES = {"bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32", "float64"}
@@ -62,7 +62,7 @@ def rebuild(saved: dict[str, Any], tensors: dict[str, Tensor], model: SavedModel
     except TypeError as error:
         raise SchemaError(f"settings: {error}") from None
     fitted = take(saved, "fitted", dict)
-    attributes = {name: fitted[name] for name in _PLAIN if name in fitted}
+    attributes: dict[str, Any] = {name: take(fitted, name, kind) for name, kind in _PLAIN.items() if name in fitted}
     attributes |= {
         name: _decode_labels(value) for name, value in take(saved, "labels", dict).items() if name in _LABELS
     }
@@ -93,7 +93,7 @@ def _check_fitted(estimator: ProvenEstimator, model: SavedModel) -> None:
     missing = sorted(needed - set(vars(estimator)))
     if missing:
         raise SchemaError(f"fitted: {', '.join(missing)} missing")
-    classes, outputs = len(getattr(estimator, "classes_", ())), int(model.data["targets"][-1])
+    classes, outputs = len(getattr(estimator, "classes_", ())), model.network.get_parameter("second").shape[1]
     if classes and outputs != (1 if model.loss == "logistic" and classes == 2 else classes):
         raise SchemaError(f"classes_: {classes} classes do not fit a network with {outputs} outputs")
 

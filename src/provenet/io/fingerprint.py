@@ -44,7 +44,8 @@ def differences(saved: dict[str, Any], found: dict[str, Any]) -> list[str]:
 def check_fingerprint(saved: dict[str, Any]) -> dict[str, Any]:
     """``saved`` itself, if it is a fingerprint."""
     for name in ("samples", "targets"):
-        if not all(type(size) is int for size in take(saved, name, list)):
+        shape = take(saved, name, list)
+        if not shape or not all(type(size) is int for size in shape):
             raise SchemaError(f"data: {name} is not a shape")
     for name in ("samples_sha256", "targets_sha256", "weights_sha256"):
         take(saved, name, str)

@@ -17,7 +17,7 @@ from provenet.estimators.base import ProvenEstimator
 from provenet.io.estimators import describe, rebuild
 from provenet.io.folder import MODEL, TENSORS, read_folder, write_folder
 from provenet.io.model import SavedModel, network_digest
-from provenet.io.schema import SchemaError
+from provenet.io.schema import take
 from provenet.problem import Problem
 from provenet.solvers import Solution
 
@@ -67,9 +67,9 @@ def load_model(folder: Folder) -> tuple[SavedModel, ProvenEstimator | None]:
     try:
         model = SavedModel.read(header, tensors, certificate)
         state = header.get("estimator")
-        return model, None if state is None else rebuild(state, tensors, model)
-    except SchemaError as error:
-        raise ValueError(f"{path / MODEL}: {error}.") from None
+        return model, None if state is None else rebuild(take(header, "estimator", dict), tensors, model)
+    except (ValueError, TypeError, OverflowError) as error:  # values of the wrong kind, wherever they surface
+        raise ValueError(f"{path / MODEL}: {str(error).rstrip('.')}.") from error
 
 
 def _to_saved(model: Any, problem: Problem | None, source: Mapping[str, Any] | None) -> SavedModel:

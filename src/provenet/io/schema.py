@@ -11,9 +11,9 @@ class SchemaError(ValueError):
     """A model file that is whole but does not say what a model must say."""
 
 
-def take(record: dict[str, Any], name: str, kind: type[T]) -> T:
+def take(record: Any, name: str, kind: type[T]) -> T:
     """``record[name]``, which must be of this kind; whole numbers pass for floats, bools for nothing but bools."""
-    if name not in record:
+    if not isinstance(record, dict) or name not in record:
         raise SchemaError(f"{name}: missing")
     value = record[name]
     if kind is float and type(value) is int:
