@@ -1,31 +1,38 @@
-"""Conditions of the papers under which a local minimum of the factorisation is global.
+"""Conditions of the papers under which a point of the factorisation is globally optimal.
 
-They suppose an exact local minimum, which no solver returns: reported beside the gap, never instead of it.
+They suppose an exact local minimum or stationary point, which no solver returns: reported beside the gap, never
+instead of it.  With several gates each must hold at every gate.
 """
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from provenet.variable import Factors
 
 
 def rank_conditions(factors: Factors, n_gates: int, p: int, q: int) -> dict[str, bool]:
-    """BM Thm 3.3 (width p + q, or rank-deficient [U_k; V_k], at every gate) and Thm 3.5 (full rank at every gate)."""
+    """wide_enough: m ≥ p + q; rank_deficient: rank [U_k; V_k] < m (both BM Thm 3.3); full_rank: rank U_k = rank V_k =
+    min(p, q) (BM Thm 3.5)."""
     width = torch.bincount(factors.gate, minlength=n_gates)
-    both = torch.cat([factors.left, factors.right], dim=1)
-    deficient, full = True, True
-    for k in range(n_gates):
-        if width[k] == 0:
-            # no neuron: an empty factor is trivially deficient only if a zero neuron is thought of; it has rank 0
-            full = False
-            continue
-        rows = both[factors.gate == k]
-        rank = int(torch.linalg.matrix_rank(rows))
-        deficient &= rank < rows.shape[0]
-        full &= rank >= min(p, q)
+    if factors.n_neurons == 0 or bool((width == 0).any()):  # a gate without neurons satisfies none of them
+        return {"wide_enough": False, "rank_deficient": False, "full_rank": False}
+    left, right = _padded(factors.left, factors.gate, width), _padded(factors.right, factors.gate, width)
+    rank = torch.linalg.matrix_rank
+    full = torch.minimum(rank(left), rank(right)) >= min(p, q)
     return {
         "wide_enough": bool((width >= p + q).all()),
-        "rank_deficient": deficient and bool((width > 0).all()),
-        "full_rank": full,
+        "rank_deficient": bool((rank(torch.cat([left, right], dim=2)) < width).all()),
+        "full_rank": bool(full.all()),
     }
+
+
+def _padded(rows: Tensor, gate: Tensor, width: Tensor) -> Tensor:
+    """(P, max width, …): the rows of each gate, filled up with zeros, which no rank counts."""
+    order = torch.argsort(gate, stable=True)
+    first = torch.cumsum(width, 0) - width
+    place = torch.arange(len(gate)) - first[gate[order]]
+    out = rows.new_zeros(len(width), int(width.max()), rows.shape[1])
+    out[gate[order], place] = rows[order]
+    return out

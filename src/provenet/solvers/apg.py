@@ -1,29 +1,36 @@
-"""Accelerated proximal gradient (FISTA) with line search and restart: needs no kernel, only A and A*."""
+"""Accelerated proximal gradient (FISTA) with line search, restart and a working set of gates.
+
+Needs no kernel, only A and A*.  Few gates are open at the optimum, so it works on the open ones and those that want to
+open; at each look all gates are priced by their polar, and the working set follows.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
+from provenet.certificates import Gap
 from provenet.problem import Program
-from provenet.solvers.active import ActiveForward
 from provenet.solvers.loop import Method, Point
-from provenet.variable import Factors, Stack
+from provenet.variable import Factors, Stack, factorise
+
+_NEAR = 0.99  # of β: a closed gate whose polar is above it may open soon
 
 
 @dataclass(frozen=True)
 class APGState:
+    gates: Tensor  # the working set, and the program on it
+    local: Program
     z: Stack
+    values: Tensor  # γ(z_k)
     prediction: Tensor  # A(z)
-    penalty: float
     ahead: Stack  # the extrapolated point
     ahead_prediction: Tensor
     momentum: float
     lipschitz: float
-    active: ActiveForward
 
 
 @dataclass(frozen=True)
@@ -48,19 +55,19 @@ class APG(Method[APGState]):
         op = program.operator
         z = op.new_stack() if start is None else start.stack(op.n_gates)
         prediction = op.forward(z)
-        lipschitz = 1e-3 * program.loss.smoothness() * op.norm_upper() ** 2
-        penalty = float(program.gauge.value(z))
-        return APGState(z, prediction, penalty, z, prediction, 1.0, max(lipschitz, 1e-300), ActiveForward(op))
+        lipschitz = max(1e-3 * program.loss.smoothness() * op.norm_upper() ** 2, 1e-300)
+        everything = torch.arange(op.n_gates)
+        return APGState(everything, program, z, program.gauge.values(z), prediction, z, prediction, 1.0, lipschitz)
 
     def step(self, program: Program, state: APGState) -> APGState:
-        op, loss = program.operator, program.loss
+        local, loss = state.local, program.loss
         residual = loss.gradient(state.ahead_prediction)
-        slope = op.adjoint(residual)
+        slope = local.operator.adjoint(residual)
         base = float(loss.value(state.ahead_prediction))
         lipschitz = state.lipschitz * self.shrink
         while True:
-            z, values = program.gauge.prox(state.ahead - slope / lipschitz, program.beta / lipschitz)
-            prediction, active = state.active.forward(z, values)
+            z, values = local.gauge.prox(state.ahead - slope / lipschitz, local.beta / lipschitz)
+            prediction = local.operator.forward(z)
             moved = z - state.ahead
             quadratic = 0.5 * lipschitz * float(moved.square().sum())
             model = base + float((residual * (prediction - state.ahead_prediction)).sum()) + quadratic
@@ -72,16 +79,41 @@ class APG(Method[APGState]):
         uphill = float((moved * (state.z - z)).sum()) > 0
         momentum = 1.0 if uphill else 0.5 * (1 + math.sqrt(1 + 4 * state.momentum**2))
         weight = 0.0 if uphill else (state.momentum - 1) / momentum
-        return APGState(
+        return replace(
+            state,
             z=z,
+            values=values,
             prediction=prediction,
-            penalty=float(values.sum()),
             ahead=torch.lerp(state.z, z, 1 + weight),
             ahead_prediction=torch.lerp(state.prediction, prediction, 1 + weight),
             momentum=momentum,
             lipschitz=lipschitz,
-            active=active,
+        )
+
+    def look(self, program: Program, state: APGState, gap: Gap) -> APGState:
+        """Price all gates; work on those that are open or want to be."""
+        slope = program.operator.adjoint(program.loss.gradient(state.prediction))
+        wanted = program.gauge.polar(slope).upper > _NEAR * program.beta
+        wanted[state.gates[(state.values > 0) | (state.ahead.abs().amax(dim=(1, 2)) > 0)]] = True
+        gates = torch.nonzero(wanted).flatten()
+        known = torch.isin(gates, state.gates)
+        if bool(known.all()) and gates.numel() > 0.8 * state.gates.numel():
+            return state
+        place = torch.searchsorted(state.gates, gates[known])
+
+        def carried(stack: Tensor) -> Tensor:
+            moved = stack.new_zeros(gates.numel(), *stack.shape[1:])
+            moved[known] = stack[place]
+            return moved
+
+        return replace(
+            state,
+            gates=gates,
+            local=program.restrict(gates),
+            z=carried(state.z),
+            values=carried(state.values),
+            ahead=carried(state.ahead),
         )
 
     def point(self, program: Program, state: APGState) -> Point:
-        return Point(state.prediction, state.penalty, lambda: program.gauge.factorise(state.z))
+        return Point(state.prediction, float(state.values.sum()), lambda: factorise(state.z, state.gates))

@@ -58,14 +58,14 @@ class IPM(Method[IPMState]):
             return f"the interior point does not know the rows of {type(op).__name__}."
         if op.dtype != torch.float64:
             return "the interior point works in float64 only."
-        unknowns = _unknowns(op)
+        unknowns = unknowns_of(op)
         if unknowns > self.max_unknowns:
             return f"the interior point would have {unknowns} unknowns, more than max_unknowns={self.max_unknowns}."
         return None
 
     def memory(self, program: Program) -> int:
         op = program.operator
-        unknowns, size, samples = _unknowns(op), op.n_gates * op.p, op.output_shape[0]
+        unknowns, size, samples = unknowns_of(op), op.n_gates * op.p, op.output_shape[0]
         n = min(samples, size)
         dense = 0 if op.q == 1 and samples <= size else 3 * samples * size
         return op.dtype.itemsize * (dense + 6 * n * n + 2 * op.q * unknowns * n + 3 * unknowns**2)
@@ -102,7 +102,7 @@ class IPM(Method[IPMState]):
         return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors)
 
 
-def _unknowns(op: Operator) -> int:
+def unknowns_of(op: Operator) -> int:
     m = block_size(op)
     return op.n_gates * m * (m + 1) // 2
 

@@ -1,21 +1,25 @@
-"""`solve`: choose a method, run it, certify what it returns."""
+"""`solve`: choose methods, run them one after the other, certify what they return."""
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
-from provenet.certificates import certify
-from provenet.problem import Problem
-from provenet.solvers.admm import ADMM
-from provenet.solvers.cvx import CVX
-from provenet.solvers.loop import Callback, Limits, Method, Record, run
+from torch import Tensor
+
+from provenet.certificates import certify, duality_gap
+from provenet.problem import Problem, Program
+from provenet.solvers.loop import Callback, Limits, Method, Record, Run, run
+from provenet.solvers.plan import METHODS, Stage, plan
 from provenet.solvers.solution import Solution
 from provenet.solvers.status import Status
 from provenet.solvers.threads import right_threads
 from provenet.variable import Factors
 
-METHODS: dict[str, type[Method[Any]]] = {"admm": ADMM, "cvx": CVX}
+__all__ = ["METHODS", "solve"]
+
+_DUST = (1e-3, 1e-5, 1e-7)  # of the largest neuron
 
 
 def solve(
@@ -27,23 +31,100 @@ def solve(
     start: Solution | Factors | None = None,
     callback: Callback | None = None,
 ) -> Solution:
-    if not (isinstance(tol, (int, float)) and tol > 0):
+    """The best network of a problem, with its certificate.
+
+    method: "auto", "admm", "ipm", "apg", "bm", "cvx", or a method object; ``solution.method`` says what ran.
+    tol: the relative gap asked for.  max_steps, max_seconds: limits of the whole run.  start: a solution of a like problem
+    (same gates and data) to begin from.  callback: gets a `Record` at each look at the gap; a true answer stops the run.
+    """
+    if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not tol > 0:
         raise ValueError(f"tol: it must be a positive number, got {tol!r}.")
-    chosen = method if isinstance(method, Method) else METHODS[method]()
-    reason = chosen.refuses(problem.program)
-    if reason is not None:
-        raise ValueError(f"method: '{chosen.name}' cannot take this problem: {reason}")
-    begin = start.factors if isinstance(start, Solution) else start
     scale = problem.value_scale
+    tell = None if callback is None else lambda record: callback(_in_user_units(record, scale))
     # a hair below tol, so that the recomputed certificate, with its own rounding, still holds
     limits = Limits(0.9 * tol, max_steps, max_seconds)
-    tell = None if callback is None else lambda record: callback(_in_user_units(record, scale))
+    begin = start.factors if isinstance(start, Solution) else start
     with right_threads(problem.program.operator):
-        done = run(chosen, problem.program, limits, begin, tell)
+        done, name = _run_reduced(problem.program, method, limits, begin, tell)
+        done.factors = _tidied(problem.program, done.factors, limits.tol)
         certificate = certify(problem, problem.network(done.factors), tol)
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
-    return Solution(problem, chosen.name, status, done.factors, certificate, done.steps, done.seconds, history)
+    return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history)
+
+
+def _run_reduced(
+    program: Program, method: str | Method[Any], limits: Limits, start: Factors | None, tell: Callback | None
+) -> tuple[Run, str]:
+    """In fewer dimensions where the data have fewer (CP A.2); the factors come back in all of them."""
+    if program.beta >= program.beta_max:
+        op = program.operator
+        return Run(Status.SOLVED, Factors.empty(op.p, op.q, op.dtype), 0, 0.0), "closed_form"
+    reduced = program.operator.reduced()
+    if reduced is None:
+        return _run_stages(program, plan(program, method), limits, start, tell)
+    operator, basis = reduced
+    small = replace(program, operator=operator)
+    begin = None if start is None else replace(start, left=start.left @ basis)
+    done, name = _run_stages(small, plan(small, method), limits, begin, tell)
+    done.factors = _lifted(done.factors, basis)
+    return done, name
+
+
+def _tidied(program: Program, factors: Factors, tol: float) -> Factors:
+    """Without the neurons that the proof can do without: interior points leave a dust of tiny ones."""
+    size = factors.left.norm(dim=1) * factors.right.norm(dim=1)
+    for share in _DUST:
+        keep = size > share * size.max() if size.numel() else size > 0
+        if bool(keep.all()):
+            break
+        fewer = factors.select(keep)
+        prediction = program.operator.forward_factors(fewer)
+        if duality_gap(program, prediction, float(fewer.penalty())).relative <= tol:
+            return fewer
+    return factors
+
+
+def _lifted(factors: Factors, basis: Tensor) -> Factors:
+    return replace(factors, left=factors.left @ basis.T)
+
+
+def _run_stages(
+    program: Program, stages: list[Stage], limits: Limits, start: Factors | None, tell: Callback | None
+) -> tuple[Run, str]:
+    """Each stage begins where the best one before it stopped, with what is left of the limits."""
+    began = time.perf_counter()
+    total = Run(Status.MAX_STEPS, start or Factors.empty(program.operator.p, program.operator.q), 0, 0.0)
+    names: list[str] = []
+    best = float("inf")
+    for stage in stages:
+        elapsed = time.perf_counter() - began
+        steps_left = None if limits.max_steps is None else limits.max_steps - total.steps
+        allowed = [steps for steps in (stage.max_steps, steps_left) if steps is not None]
+        left = Limits(
+            limits.tol,
+            min(allowed, default=None),
+            None if limits.max_seconds is None else limits.max_seconds - elapsed,
+        )
+        begin = start if not names else total.factors
+        shift = _shifted(total.steps, elapsed)
+        done = run(stage.method, program, left, begin, None if tell is None else lambda r, s=shift: tell(s(r)))
+        names.append(stage.method.name)
+        gap = min((record.primal - record.dual for record in done.history), default=float("inf"))
+        if gap < best or len(names) == 1:
+            best, total.factors = gap, done.factors
+        total.status = done.status
+        total.history += [shift(record) for record in done.history]
+        total.steps += done.steps
+        out_of_steps = limits.max_steps is not None and total.steps >= limits.max_steps
+        if done.status in (Status.SOLVED, Status.INTERRUPTED, Status.TIME_LIMIT) or out_of_steps:
+            break
+    total.seconds = time.perf_counter() - began
+    return total, " + ".join(names)
+
+
+def _shifted(steps: int, seconds: float):  # type: ignore[no-untyped-def]
+    return lambda record: replace(record, step=record.step + steps, seconds=record.seconds + seconds)
 
 
 def _judged(status: Status, gap: float, tol: float) -> Status:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 
 import torch
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from provenet.operators import Operator
 
@@ -21,7 +22,13 @@ def right_threads(operator: Operator) -> Iterator[None]:
     threads = before if work >= _WORTH_SHARING else 1
     torch.set_num_threads(threads)
     try:
-        with threadpool_limits(limits=threads):
+        with _controller().limit(limits=threads):
             yield
     finally:
         torch.set_num_threads(before)
+
+
+@cache
+def _controller() -> ThreadpoolController:
+    """Finding the libraries takes milliseconds: once a process."""
+    return ThreadpoolController()

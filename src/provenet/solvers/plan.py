@@ -1,0 +1,86 @@
+"""Which methods to run, one after the other, for a named method."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from provenet import memory
+from provenet.problem import Program
+from provenet.solvers.admm import ADMM
+from provenet.solvers.apg import APG
+from provenet.solvers.bm import BM
+from provenet.solvers.cvx import CVX
+from provenet.solvers.ipm import IPM, unknowns_of
+from provenet.solvers.loop import Method
+from provenet.solvers.working_set import WorkingSetIPM
+
+METHODS: dict[str, type[Method[Any]]] = {"admm": ADMM, "ipm": IPM, "apg": APG, "bm": BM, "cvx": CVX}
+
+_IPM_WORK = 1e8  # multiply-adds a step of the interior point for which it is the first choice
+_KERNEL_ROWS = 20_000
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A method and how many steps it gets before the next one takes over; None: its own limit."""
+
+    method: Method[Any]
+    max_steps: int | None = None
+
+
+def plan(program: Program, method: str | Method[Any]) -> list[Stage]:
+    """The stages of a method.  Each starts where the one before stopped; later ones only run if it stopped short."""
+    if isinstance(method, Method):
+        return [Stage(_able(method, program))]
+    if method == "auto":
+        return _automatic(program)
+    if method not in METHODS:
+        raise ValueError(f"method: {method!r} is unknown; choose 'auto' or one of {', '.join(map(repr, METHODS))}.")
+    chosen = Stage(_able(METHODS[method](), program))
+    return [chosen, *_finishes(program)] if method == "admm" else [chosen]
+
+
+def _able(method: Method[Any], program: Program) -> Method[Any]:
+    reason = method.refuses(program)
+    if reason is not None:
+        raise ValueError(f"method: '{method.name}' cannot take this problem: {reason}")
+    memory.check_fits(
+        method.memory(program),
+        f"method: '{method.name}'",
+        "Take fewer gates or samples, or a method that needs less ('apg', 'bm').",
+    )
+    return method
+
+
+def _automatic(program: Program) -> list[Stage]:
+    """Second order where it is cheap; the kernel where the loss is quadratic and it fits; else first order.
+
+    For losses that are not quadratic the proximal gradient comes first and Newton on the neurons finishes, which is
+    what small β needs.
+    """
+    interior = IPM()
+    if interior.refuses(program) is None and _ipm_work(program) <= _IPM_WORK:
+        return [Stage(interior), Stage(ADMM(), 2000), *_finishes(program)]
+    kernel = ADMM()
+    small = program.operator.output_shape[0] <= _KERNEL_ROWS and memory.fits(kernel.memory(program), 0.5)
+    if program.loss.quadratic and kernel.refuses(program) is None and small:
+        return [Stage(kernel, 3000), *_finishes(program)]
+    return [Stage(APG(), 1000), *_finishes(program)]
+
+
+def _finishes(program: Program) -> Iterator[Stage]:
+    """What takes over where a first-order method crawls: second order on the gates that matter."""
+    working_set = WorkingSetIPM()
+    if working_set.refuses(program) is None:
+        yield Stage(working_set)
+    if BM().refuses(program) is None:
+        yield Stage(BM())
+
+
+def _ipm_work(program: Program) -> float:
+    op = program.operator
+    unknowns = unknowns_of(op)
+    n = min(op.output_shape[0], op.n_gates * op.p)
+    return unknowns * n * (n + unknowns) * (1 if op.q == 1 else op.q)
