@@ -36,12 +36,14 @@ format: $(VENV)/.ready-dev
 clean:
 	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
-$(BIN)/python:
+# a stamp, not the interpreter: a half-made environment is made again
+$(VENV)/.made:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' \
 		|| { echo "provenet needs Python 3.10 or newer; say which with: make PYTHON=python3.12 …" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	$(PYTHON) -m venv --clear $(VENV)
+	@touch $@
 
-$(VENV)/.build: $(SETTINGS) | $(BIN)/python
+$(VENV)/.build: $(SETTINGS) | $(VENV)/.made
 	$(PIP) install --quiet -c constraints.txt hatchling editables
 	@touch $@
 

@@ -111,6 +111,7 @@ def test_a_fit_that_stops_short_says_so_and_fails(run, flowers):
         (["-t", "kind", "--gates", "0"], 2, "--gates"),
         (["-t", "kind", "--task", "poetry"], 2, "--task"),
         (["-t", "kind", "--loss", "guess"], 2, "unknown"),
+        (["-t", "kind", "--solver", "luck"], 2, "choose auto or one of"),
         (["-t", "kind", "--task", "regression"], 1, "column 'kind', line 2: "),
         (["-t", "width"], 1, "column 'kind', line 2: "),
         (["-t", "kind", "--loss", "squared"], 1, "loss: 'squared' is not a classifier's"),

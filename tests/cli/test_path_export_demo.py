@@ -105,7 +105,6 @@ def test_as_a_process(flowers, tmp_path):
     assert missing.returncode == 2
     assert missing.stderr.startswith("error: ")
     assert "Traceback" not in missing.stderr
-    assert provenet("certify", "model", str(flowers), "--tol", "1e-13").returncode == 1
 
 
 def test_a_watched_fit_tells_of_the_gap():

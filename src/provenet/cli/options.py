@@ -15,6 +15,7 @@ from provenet.data.loading import Dataset, guess_task, load_dataset
 from provenet.estimators.base import ProvenEstimator
 from provenet.losses import LOSSES
 from provenet.problem import Problem
+from provenet.solvers import METHODS
 
 Task = Literal["auto", "classification", "regression"]
 Activation = Literal["gated_relu", "linear"]
@@ -55,6 +56,12 @@ def known_loss(value: str | None) -> str | None:
     return value
 
 
+def known_solver(value: str) -> str:
+    if value != "auto" and value not in METHODS:
+        raise typer.BadParameter(f"{value!r} is unknown; choose auto or one of {', '.join(METHODS)}.")
+    return value
+
+
 DataFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV, Parquet, NPY or NPZ file.")]
 ModelFolder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="A model folder, as fit writes it.")]
 Targets = Annotated[
@@ -85,7 +92,7 @@ LossOption = Annotated[
 ]
 Gates = Annotated[int, typer.Option(min=1, help="How many gates to sample.")]
 Intercept = Annotated[bool, typer.Option(help="Give the data a column of ones; its weights are penalised too.")]
-SolverOption = Annotated[str, typer.Option(help="auto, or a method by name.")]
+SolverOption = Annotated[str, typer.Option(callback=known_solver, help=f"auto, {', '.join(METHODS)}.")]
 Tol = Annotated[float, typer.Option(callback=positive, help="The relative gap to prove.")]
 MaxSteps = Annotated[int | None, typer.Option(min=0, help="Stop after so many steps.")]
 MaxSeconds = Annotated[float | None, typer.Option(callback=positive, help="Stop after so many seconds.")]
