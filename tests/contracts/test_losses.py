@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 
@@ -37,6 +39,21 @@ def test_loss(name: str) -> None:
 
 def test_every_loss_is_checked() -> None:
     assert {type(loss) for loss in CASES.values()} == set(LOSSES.values())
+
+
+@pytest.mark.parametrize("margin", [1.0, 20.0, 40.0, 200.0])
+@pytest.mark.parametrize(
+    ("loss", "right", "terms", "rivals"),
+    [(Softmax(ONE_HOT), ONE_HOT, N, 2), (Logistic(ONE_HOT), 2 * ONE_HOT - 1, 3 * N, 1)],
+    ids=["softmax", "logistic"],
+)
+def test_a_tiny_loss_keeps_its_digits(loss: Loss, right: torch.Tensor, terms: int, rivals: int, margin: float) -> None:
+    """All samples right by a margin: value, gradient and conjugate are relatively accurate, far below eps too."""
+    prediction = margin * right
+    value, theta = float(loss.value(prediction)), loss.gradient(prediction)
+    assert value == pytest.approx(terms * math.log1p(rivals * math.exp(-margin)), rel=1e-13)
+    conjugate, product = float(loss.conjugate(theta)), float((theta * prediction).sum())
+    assert value + conjugate - product == pytest.approx(0, abs=1e-14 * margin * value)
 
 
 def test_softmax_conjugate_outside_the_simplex() -> None:

@@ -30,13 +30,12 @@ class Logistic(Loss):
         return self._clipped_curvature(torch.sigmoid(prediction) * torch.sigmoid(-prediction))
 
     def conjugate(self, dual: Tensor) -> Tensor:
-        # with p = θ + y in [0, 1]:  p log p + (1 − p) log(1 − p), written from θ so that tiny θ keep their digits
+        # s = |p − y| in [0, 1], p = θ + y:  s log s + (1 − s) log(1 − s), from θ itself so that tiny θ keep their digits
         theta = dual / self.weight
-        p = torch.where(self.target > 0.5, 1 + theta, theta)
-        rest = torch.where(self.target > 0.5, -theta, 1 - theta)
-        if bool((torch.minimum(p, rest) < 0).any()):
+        s = torch.where(self.target > 0.5, -theta, theta)
+        if bool(((s < 0) | (s > 1)).any()):
             return dual.new_tensor(float("inf"))
-        return (self.weight * (torch.xlogy(p, p) + torch.xlogy(rest, rest))).sum()
+        return (self.weight * (torch.xlogy(s, s) + torch.special.xlog1py(1 - s, -s))).sum()
 
     def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
         # y + S·σ(y) = a grows in y, convex left of 0 and concave right of it, so Newton that starts between 0 and the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from provenet.losses.base import Loss, wright_omega
 
@@ -17,7 +18,12 @@ class Softmax(Loss):
         self._one_hot = bool(((target == 0) | (target == 1)).all())
 
     def value(self, prediction: Tensor) -> Tensor:
-        return -(self.weight * self.target * torch.log_softmax(prediction, dim=-1)).sum()
+        if not self._one_hot:
+            return -(self.weight * self.target * torch.log_softmax(prediction, dim=-1)).sum()
+        # log(1 + Σ_{c≠y} e^{ŷ_c − ŷ_y}): a loss far below eps keeps its digits
+        others = torch.logsumexp(prediction.masked_fill(self.target == 1, float("-inf")), dim=-1, keepdim=True)
+        margin = (self.target * prediction).sum(-1, keepdim=True)
+        return (self.weight * softplus(others - margin, threshold=100.0)).sum()
 
     def gradient(self, prediction: Tensor) -> Tensor:
         p = torch.softmax(prediction, dim=-1)

@@ -62,6 +62,8 @@ def _cases() -> Iterator[Case]:
     yield make_case("squared", outputs=2, activation="linear")
     yield make_case("softmax", outputs=3, activation="linear", weighted=True)
     yield make_case("logistic", outputs=2, weighted=True, fit_intercept=True)
+    yield make_case("squared", outputs=1, weighted=True, fit_intercept=True)
+    yield make_case("squared", outputs=3, weighted=True)
     yield make_case("squared", outputs=3, n=6, d=12, gates=3)
     yield make_case("squared", outputs=2, ratio=0.01)
     yield make_case("huber", outputs=1, weighted=True, repeated=True)
