@@ -24,7 +24,7 @@ def fit_and_check(
     problem = pn.formulate(settings.pop("block"), X, Y, beta=1.0 if beta is None else beta, **settings)
     if beta is None and problem.beta_max > 0:
         problem = problem.with_beta(ratio * problem.beta_max)
-    solution = pn.solve(problem, **({"method": "admm", "tol": 1e-5} | (solve or {})))
+    solution = pn.solve(problem, **({"tol": 1e-5} | (solve or {})))
     check_honest(solution, X, Y, settings.get("sample_weight"))
     return solution
 

@@ -30,7 +30,7 @@ class Logistic(Loss):
         return self._clipped_curvature(torch.sigmoid(prediction) * torch.sigmoid(-prediction))
 
     def conjugate(self, dual: Tensor) -> Tensor:
-        # s = |p − y| in [0, 1], p = θ + y:  s log s + (1 − s) log(1 − s), from θ itself so that tiny θ keep their digits
+        # s = |p − y| in [0, 1], p = θ + y:  s log s + (1 − s) log(1 − s), from θ itself: tiny θ keep their digits
         theta = dual / self.weight
         s = torch.where(self.target > 0.5, -theta, theta)
         if bool(((s < 0) | (s > 1)).any()):

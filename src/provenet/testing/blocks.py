@@ -23,7 +23,7 @@ def check_block(block: Block, X: Any, activation: str, outputs: int = 3, seed: i
         problem = formulate(block, samples, Y, activation=activation, gates=5, beta=0.1, seed=seed)
         op, gauge = problem.program.operator, problem.program.gauge
         stack = normal(generator, *op.stack_shape)
-        network = problem.network(factorise(stack))
+        network: Any = problem.network(factorise(stack))
         with torch.no_grad():
             assert_close(network(samples), op.forward(stack) * problem.output_unit, 1e-11, "network(X) = A(Z)")
             assert_close(network.penalty(), gauge.value(stack) * problem.unit, 1e-11, "weight decay = gauge")
