@@ -8,32 +8,37 @@ Not convex, yet a stationary point is either proven optimal by the duality gap o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 from provenet.certificates import Gap
 from provenet.gauges import NuclearNorm
 from provenet.problem import Program
+from provenet.solvers.bm_amplitudes import best_amplitudes
 from provenet.solvers.bm_descent import Momentum, Plateau, Preconditioned
 from provenet.solvers.bm_escape import escape
-from provenet.solvers.bm_factors import Place, compress, gaussian, place, prune
-from provenet.solvers.bm_newton import NewtonLimits, newton_step
+from provenet.solvers.bm_factors import Place, compress, gaussian, place
+from provenet.solvers.bm_newton import Damping, NewtonSettings, newton_step
 from provenet.solvers.loop import Method, Point
 from provenet.variable import Factors
 
 OPTIMIZERS = ("newton", "gd", "pgd")
+_REST = 3  # steps between two escapes
 _SETTLED = 0.05  # a step that gains less than this part of the gap has nothing more to give: time to escape
 
 
 @dataclass(frozen=True)
 class BMState:
-    """``first_order``: the descent under way, None once Newton has taken over.  ``stuck``: the last step found no
-    better point.  ``exhausted``: neither did escape."""
+    """``first_order``: the descent under way, None once Newton has taken over.  ``rest``: steps until the next escape
+    may come.  ``decrease``: of the objective, by the last step.  ``stuck``: it found no better point.  ``exhausted``:
+    neither did escape."""
 
     place: Place
     first_order: Momentum | Preconditioned | None
     steps: int = 0
-    damping: float = 1e-3
-    decrease: float = 0.0
+    rest: int = 0
+    damping: Damping = field(default_factory=Damping)
+    decrease: float = math.inf
     stuck: bool = False
     exhausted: bool = False
 
@@ -42,8 +47,8 @@ class BMState:
 class BM(Method[BMState]):
     """optimizer: "newton"; or "gd" (momentum and decay on plateau, BM C.1) or "pgd" (preconditioned, BM A.1) for
     ``epochs`` steps, after which Newton and escape finish, unless ``escape`` is False.
-    rank: neurons a gate of a Gaussian start, from ``seed``; None grows from zero with "newton", and is min(p, q) for the
-    others.  A ``start`` given to the loop takes precedence.
+    rank: neurons a gate of a Gaussian start, from ``seed``; None grows from zero with "newton", and is min(p, q) for
+    the others.  A ``start`` given to the loop takes precedence.
     learning_rate, momentum, decay: of "gd".  mean: "gd" sees the mean of the objective over the target's entries, not
     the sum; the minimisers are the same.
     atoms: neurons an escape may add, or as many as there are already.
@@ -62,7 +67,7 @@ class BM(Method[BMState]):
     mean: bool = True
     escape: bool = True
     atoms: int = 16
-    newton: NewtonLimits = field(default_factory=NewtonLimits)
+    newton: NewtonSettings = field(default_factory=NewtonSettings)
 
     name = "bm"
 
@@ -117,14 +122,15 @@ class BM(Method[BMState]):
             )
         if state.stuck or state.place.factors.n_neurons == 0:
             return replace(state, stuck=True)  # until the next look
-        move = newton_step(program, state.place, state.damping, self.newton)
-        there = prune(program, move.place)
+        move = newton_step(program, state.place, state.damping, state.decrease, self.newton)
+        there = move.place if move.flat else best_amplitudes(program, move.place)
         return replace(
             state,
             place=there,
             steps=state.steps + 1,
             damping=move.damping,
             decrease=state.place.value - there.value,
+            rest=state.rest - 1,
             stuck=move.stuck,
         )
 
@@ -134,13 +140,14 @@ class BM(Method[BMState]):
             return replace(state, exhausted=state.stuck or (state.first_order is not None and not descending))
         if descending and not state.stuck:
             return state
-        if not state.stuck and state.decrease > _SETTLED * gap.absolute:
+        if not state.stuck and (state.rest > 0 or state.decrease > _SETTLED * gap.absolute):
             return state
         found = escape(program, state.place, max(self.atoms, state.place.factors.n_neurons))
         if found is None:
             return replace(state, exhausted=state.stuck)
+        found = best_amplitudes(program, found)
         there = place(program, compress(found.factors))
-        return replace(state, place=there, first_order=None, decrease=0.0, stuck=False)
+        return replace(state, place=there, first_order=None, rest=_REST, stuck=False)
 
     def finished(self, state: BMState) -> bool:
         return state.exhausted

@@ -11,9 +11,6 @@ from provenet.problem import Program
 from provenet.variable import Factors
 
 
-_FLOORS = (1e-2, 1e-3, 1e-4, 1e-6, 1e-8, 1e-10)  # sizes, in parts of the largest neuron, below which one may be dead
-
-
 @dataclass(frozen=True)
 class Place:
     """Neurons, their prediction Ŷ (n, …, c), and their objective L(Ŷ) + β/2 Σ(‖u_j‖² + ‖v_j‖²) (BM eq. 17, 18)."""
@@ -71,7 +68,7 @@ class Groups:
         return blocks[self.group, self.slot]
 
 
-def compress(factors: Factors, floor: float = 1e-15) -> Factors:
+def compress(factors: Factors, floor: float = 1e-12) -> Factors:
     """The cheapest neurons with the same U_kV_kᵀ: an SVD a gate, √σ into each layer.
 
     Never more than min(p, q) neurons a gate, never a larger penalty.  Neurons below ``floor`` times the largest go.
@@ -89,13 +86,6 @@ def compress(factors: Factors, floor: float = 1e-15) -> Factors:
     return Factors(left[block, :, rank] * root, right[block, :, rank] * root, groups.names[block])
 
 
-def prune(program: Program, at: Place) -> Place:
-    """``at`` without its small neurons: as many as can go without raising the objective."""
-    for floor in _FLOORS:
-        fewer = compress(at.factors, floor)
-        if fewer.n_neurons == at.factors.n_neurons:
-            break
-        there = place(program, fewer)
-        if there.value <= at.value:
-            return there
-    return at
+def sizes(factors: Factors) -> Tensor:
+    """‖u_j‖‖v_j‖, (N,)."""
+    return torch.linalg.vector_norm(factors.left, dim=1) * torch.linalg.vector_norm(factors.right, dim=1)
