@@ -49,8 +49,9 @@ def test_hard_problems(fit: Fit, method: str, name: str) -> None:
     try:
         solution = fit(**settings)
     except ValueError as error:
-        assert str(error).startswith("method: "), error  # it refuses, and says why
-        return
+        if not str(error).startswith("method: "):
+            raise
+        pytest.skip(str(error))  # it refuses, and says why
     assert solution.certificate.gap >= -1e-12 * solution.certificate.primal
     if name in EASY_AFTER_ALL and method == "auto":
         assert solution.status is pn.Status.SOLVED
