@@ -3,7 +3,7 @@
     min βγ(a) + L(b)   subject to   a = z, b = A(z)
 
 Projecting onto the graph {(z, A z)} takes one factorisation of κW⁻¹ + K, K = AA* (n × n), for all output columns.
-After each projection the scaled multipliers are u = A*s and v = −κW⁻¹s for one s of the predictions' size, so a step is:
+After each projection the scaled multipliers are u = A*s and v = −κW⁻¹s for one s of the predictions' size.  A step is:
 one prox of the gauge, one A on its (sparse) result, one solve, one A*.  A quadratic loss needs no copy b: it joins
 the projection.  Samples are weighted in the metric too, so that a weight of two is a sample repeated.
 """
@@ -20,6 +20,7 @@ from provenet.problem import Program
 from provenet.solvers.active import ActiveForward
 from provenet.solvers.kernel import KernelSolve
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.scale import gradient_curvature
 from provenet.variable import Factors, Stack
 
 
@@ -70,7 +71,9 @@ class ADMM(Method[ADMMState]):
         y = op.forward(a)
         s = loss.gradient(y) / -rho
         penalty = float(program.gauge.value(a))
-        return ADMMState(solve, rho, metric, a, y, penalty, a, y, s, op.adjoint(s), ActiveForward(op), 0, self.first_balance)
+        return ADMMState(
+            solve, rho, metric, a, y, penalty, a, y, s, op.adjoint(s), ActiveForward(op), 0, self.first_balance
+        )
 
     def step(self, program: Program, state: ADMMState) -> ADMMState:
         op, loss, solve = program.operator, program.loss, state.solve
@@ -129,12 +132,10 @@ def _matched_ridge(program: Program, solve: KernelSolve, metric: Tensor) -> floa
     op, loss = program.operator, program.loss
     if program.beta_max == 0:
         return 1.0
-    gradient = loss.gradient(torch.zeros_like(loss.target))
-    rhs = -gradient / metric.view_as(loss.weight)
-    # the kernel's Rayleigh quotient at the gradient: repeating samples or scaling weights changes it as it should ρ
-    typical = float(op.adjoint(gradient).square().sum()) / -float((gradient * rhs).sum())
+    rhs = -loss.gradient(torch.zeros_like(loss.target)) / metric.view_as(loss.weight)
     least = _least_rho(solve, metric)
-    log_rho, slope, before = math.log(max(typical * min(program.beta / program.beta_max, 1.0), least)), 1.0, None
+    guess = gradient_curvature(program) * min(program.beta / program.beta_max, 1.0)
+    log_rho, slope, before = math.log(max(guess, least)), 1.0, None
     for _ in range(6):
         rho = max(math.exp(log_rho), least)
         solve.factor(rho / metric)

@@ -15,6 +15,7 @@ from torch import Tensor
 from provenet.certificates import Gap
 from provenet.problem import Program
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.scale import gradient_curvature
 from provenet.variable import Factors, Stack, factorise
 
 _NEAR = 0.99  # of β: a closed gate whose polar is above it may open soon
@@ -55,7 +56,7 @@ class APG(Method[APGState]):
         op = program.operator
         z = op.new_stack() if start is None else start.stack(op.n_gates)
         prediction = op.forward(z)
-        lipschitz = max(1e-3 * program.loss.smoothness() * op.norm_upper() ** 2, 1e-300)
+        lipschitz = max(1e-2 * gradient_curvature(program), 1e-300)
         everything = torch.arange(op.n_gates)
         return APGState(everything, program, z, program.gauge.values(z), prediction, z, prediction, 1.0, lipschitz)
 

@@ -25,7 +25,8 @@ def cold_centre(program: Program, fit: Fit) -> Centre:
     m = block_size(op)
     eye = torch.eye(m, dtype=op.dtype).expand(op.n_gates, m, m)
     kernel = fit.rows.kernel(eye.diagonal(dim1=1, dim2=2))
-    s = program.beta_max / beta / float(kernel.diagonal().mean())
+    # a mean of the eigenvalues that repeated samples do not change
+    s = program.beta_max / beta * float(kernel.diagonal().sum() / kernel.square().sum())
     low, high = 0.0, float("inf")
     for _ in range(40):
         K = kernel * s
