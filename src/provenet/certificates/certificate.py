@@ -15,6 +15,8 @@ from provenet.certificates.gap import duality_gap, relative_gap
 from provenet.problem import Problem
 from provenet.variable import Factors
 
+_BATCH_NUMBERS = 2**18  # of the hidden layer at a time
+
 
 @dataclass(frozen=True)
 class Certificate:
@@ -88,8 +90,7 @@ def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certific
     """
     network = copy.deepcopy(network).to(dtype=torch.float64).eval()
     factors = problem.factors(network)
-    with torch.no_grad():
-        prediction = network(problem.X) / problem.output_unit
+    prediction = _predict(network, problem.X, factors.n_neurons) / problem.output_unit
     _check_same_map(problem, factors, prediction)
     gap = duality_gap(problem.program, prediction, float(factors.penalty()))
     if not all(map(_finite, (gap.primal, gap.dual, gap.polar_max))):
@@ -108,6 +109,13 @@ def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certific
         tol=float(tol),
         conditions=rank_conditions(factors, *program.operator.stack_shape),
     )
+
+
+def _predict(network: nn.Module, X: Tensor, n_neurons: int) -> Tensor:
+    """network(X), some rows at a time: the hidden layer may be far wider than the data."""
+    rows = max(1, _BATCH_NUMBERS // max(n_neurons, 1))
+    with torch.no_grad():
+        return torch.cat([network(batch) for batch in X.split(rows)])
 
 
 def _finite(x: float) -> bool:

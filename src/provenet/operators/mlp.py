@@ -8,7 +8,7 @@ from torch import Tensor
 from provenet.operators.base import Operator
 from provenet.variable import Factors, Stack
 
-_TILE_BYTES = 16 * 2**20  # row tiles of the n × min(P, d) × c intermediate
+_TILE_BYTES = 4 * 2**20  # intermediates are made in tiles of rows of this size
 
 
 class MLPOperator(Operator):
@@ -30,9 +30,9 @@ class MLPOperator(Operator):
         self.output_shape = (self.n, outputs)
         self.dtype = X.dtype
 
-    def _tiles(self) -> list[slice]:
-        row_bytes = min(self.n_gates, self.p) * self.q * self.X.element_size()
-        rows = max(1, _TILE_BYTES // row_bytes)
+    def _tiles(self, width: int) -> list[slice]:
+        """Slices of rows for intermediates of ``width`` numbers a row."""
+        rows = max(1, _TILE_BYTES // (max(width, 1) * self.X.element_size()))
         return [slice(i, min(i + rows, self.n)) for i in range(0, self.n, rows)]
 
     def forward(self, stack: Stack) -> Tensor:
@@ -42,7 +42,7 @@ class MLPOperator(Operator):
         else:
             outer, inner, flat = self.X, self.pattern, stack.transpose(0, 1).reshape(self.p, -1)
         out = torch.empty(self.output_shape, dtype=self.dtype)
-        for rows in self._tiles():
+        for rows in self._tiles(min(self.n_gates, self.p) * self.q):
             part = (outer[rows] @ flat).view(-1, inner.shape[1], self.q)
             if self.q == 1:
                 out[rows, 0] = torch.linalg.vecdot(part[:, :, 0], inner[rows])
@@ -54,29 +54,35 @@ class MLPOperator(Operator):
         by_gate = self.n_gates >= self.p
         outer, inner = (self.pattern, self.X) if by_gate else (self.X, self.pattern)
         flat = torch.zeros(outer.shape[1], inner.shape[1] * self.q, dtype=self.dtype)
-        for rows in self._tiles():
+        for rows in self._tiles(min(self.n_gates, self.p) * self.q):
             rank_one = inner[rows].unsqueeze(2) * residual[rows].unsqueeze(1)  # (rows, min(P, d), c)
             flat.addmm_(outer[rows].T, rank_one.view(-1, flat.shape[1]))
         stack = flat.view(outer.shape[1], inner.shape[1], self.q)
         return stack if by_gate else stack.transpose(0, 1).contiguous()
 
     def forward_factors(self, factors: Factors) -> Tensor:
-        return self._hidden(factors) @ factors.right
+        out = torch.empty(self.output_shape, dtype=self.dtype)
+        for rows in self._tiles(factors.n_neurons):
+            out[rows] = self._hidden(factors, rows) @ factors.right
+        return out
 
     def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
-        back = (residual @ factors.right.T).mul_(self.pattern[:, factors.gate])  # (n, N)
-        return back.T @ self.X, self._hidden(factors).T @ residual
+        left, right = torch.zeros_like(factors.left), torch.zeros_like(factors.right)
+        for rows in self._tiles(factors.n_neurons):
+            back = (residual[rows] @ factors.right.T).mul_(self.pattern[rows][:, factors.gate])  # (rows, N)
+            left.addmm_(back.T, self.X[rows])
+            right.addmm_(self._hidden(factors, rows).T, residual[rows])
+        return left, right
 
-    def _hidden(self, factors: Factors) -> Tensor:
-        """D_{k(j)} X u_j, (n, N)."""
-        return (self.X @ factors.left.T).mul_(self.pattern[:, factors.gate])
+    def _hidden(self, factors: Factors, rows: slice) -> Tensor:
+        """D_{k(j)} X u_j on some rows, (rows, N)."""
+        return (self.X[rows] @ factors.left.T).mul_(self.pattern[rows][:, factors.gate])
 
     def kernel(self) -> Tensor:
         """The gated kernel (XXᵀ) ∘ (DDᵀ), whatever P, d and c are."""
         K = self.X @ self.X.T
-        rows = max(1, _TILE_BYTES // (self.n * K.element_size()))
-        for i in range(0, self.n, rows):
-            K[i : i + rows] *= self.pattern[i : i + rows] @ self.pattern.T
+        for rows in self._tiles(self.n):
+            K[rows] *= self.pattern[rows] @ self.pattern.T
         return K
 
     def norm_upper(self) -> float:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from provenet.operators import Operator
 
-_STRIP = 512
+_STRIP = 128
 
 
 class KernelSolve:

@@ -1,0 +1,1 @@
+"""A run against peers, one command: ``make bench``."""
