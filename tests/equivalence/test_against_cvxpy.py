@@ -1,15 +1,20 @@
-"""500 random small problems: the certificate brackets CVXPY's optimum, and the independent checker agrees."""
+"""500 random small problems: the certificate brackets CVXPY's optimum, and the independent checker agrees.
+
+And on networks that solve nothing: no network's dual is above any network's primal.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
 import numpy as np
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import provenet as pn
 from provenet.testing import Case
+from provenet.variable import Factors
 
 ROUNDING = 1e-12  # of a gap, relative to the primal
 REFERENCE = 1e-6  # of CVXPY's optimum, relative: Clarabel stops short on some exponential cones
@@ -63,3 +68,21 @@ def test_the_certificate_brackets_the_optimum(case: Case) -> None:
     assert abs(verdict.polar_max - certificate.polar_max) <= 1e-9 * (verdict.polar_max + case.problem.beta)
     assert solution.status is pn.Status.SOLVED
     assert certificate.holds(1e-6)
+
+
+@settings(max_examples=150)
+@given(cases(), st.integers(0, 2**32 - 1))
+def test_no_dual_is_above_any_primal(case: Case, seed: int) -> None:
+    """Weak duality, network against network, from nearly zero to absurdly large ones."""
+    problem = case.problem
+    P, p, q = problem.program.operator.stack_shape
+    generator = torch.Generator().manual_seed(seed)
+    primals, duals = [], []
+    for scale in (0.0, 1e-3, 0.1, 1.0, 30.0):
+        left, right = (scale * torch.randn(3, size, generator=generator, dtype=torch.float64) for size in (p, q))
+        network = problem.network(Factors(left, right, torch.randint(P, (3,), generator=generator)))
+        certificate, verdict = pn.certify(problem, network), case.verify(network)
+        assert abs(verdict.gap - certificate.gap) <= 1e-9 * abs(certificate.primal)
+        primals.append(certificate.primal)
+        duals.append(certificate.dual)
+    assert max(duals) <= min(primals) * (1 + ROUNDING)

@@ -28,7 +28,8 @@ class Softmax(Loss):
     def gradient(self, prediction: Tensor) -> Tensor:
         p = torch.softmax(prediction, dim=-1)
         if not self._one_hot:
-            return self.weight * (p - self.target)
+            slope = p - self.target
+            return self.weight * (slope - slope.mean(-1, keepdim=True))  # rows sum to zero, but for their own rounding
         others = p * (1 - self.target)  # p_y − 1 = −Σ others: no cancellation where the fit is good
         return self.weight * (others - self.target * others.sum(-1, keepdim=True))
 
