@@ -47,11 +47,11 @@ class BMState:
 class BM(Method[BMState]):
     """optimizer: "newton"; or "gd" (momentum and decay on plateau, BM C.1) or "pgd" (preconditioned, BM A.1) for
     ``epochs`` steps, after which Newton and escape finish, unless ``escape`` is False.
-    rank: neurons a gate of a Gaussian start, from ``seed``; None grows from zero with "newton", and is min(p, q) for
-    the others.  A ``start`` given to the loop takes precedence.
+    rank: neurons a gate of a Gaussian start, of standard deviation ``spread``, from ``seed``; None grows from zero with
+    "newton", and is min(p, q) for the others.  A ``start`` given to the loop takes precedence.
     learning_rate, momentum, decay: of "gd".  mean: "gd" sees the mean of the objective over the target's entries, not
     the sum; the minimisers are the same.
-    atoms: neurons an escape may add, or as many as there are already.
+    atoms: neurons an escape may add, or a quarter of those there are.
 
     As a polish, ``run(BM(), program, limits, start=factors)`` converges quadratically from a good point, whatever the
     loss, on that point's neurons.
@@ -59,6 +59,7 @@ class BM(Method[BMState]):
 
     optimizer: str = "newton"
     rank: int | None = None
+    spread: float = 0.1
     seed: int = 0
     epochs: int = 20_000
     learning_rate: float = 1.0
@@ -76,6 +77,8 @@ class BM(Method[BMState]):
             raise ValueError(
                 f"optimizer: {self.optimizer!r} is unknown; choose one of {', '.join(map(repr, OPTIMIZERS))}."
             )
+        if not 0 < self.spread < math.inf:
+            raise ValueError(f"spread: it must be a positive, finite number, got {self.spread!r}.")
         if self.rank is not None and self.rank < 1:
             raise ValueError(f"rank: at least one neuron a gate is needed, got {self.rank}; None grows from zero.")
         first_order = self.optimizer != "newton"
@@ -97,7 +100,7 @@ class BM(Method[BMState]):
         elif self.rank is None and first_order is None:
             factors = Factors.empty(op.p, op.q, op.dtype)
         else:
-            factors = gaussian(program, self.rank or min(op.p, op.q), self.seed)
+            factors = gaussian(program, self.rank or min(op.p, op.q), self.spread, self.seed)
         return BMState(place(program, factors), first_order)
 
     def _first_order(self, program: Program) -> Momentum | Preconditioned | None:
@@ -135,14 +138,13 @@ class BM(Method[BMState]):
         )
 
     def look(self, program: Program, state: BMState, gap: Gap) -> BMState:
-        descending = state.first_order is not None and state.steps < self.epochs
         if not self.escape:
-            return replace(state, exhausted=state.stuck or (state.first_order is not None and not descending))
-        if descending and not state.stuck:
+            return replace(state, exhausted=state.stuck)
+        if self._descending(state) and not state.stuck:
             return state
         if not state.stuck and (state.rest > 0 or state.decrease > _SETTLED * gap.absolute):
             return state
-        found = escape(program, state.place, max(self.atoms, state.place.factors.n_neurons))
+        found = escape(program, state.place, max(self.atoms, state.place.factors.n_neurons // 4))
         if found is None:
             return replace(state, exhausted=state.stuck)
         found = best_amplitudes(program, found)
@@ -150,7 +152,12 @@ class BM(Method[BMState]):
         return replace(state, place=there, first_order=None, rest=_REST, stuck=False)
 
     def finished(self, state: BMState) -> bool:
-        return state.exhausted
+        first_order_only = self.optimizer != "newton" and not self.escape
+        return state.exhausted or (first_order_only and not self._descending(state))
+
+    def _descending(self, state: BMState) -> bool:
+        """Whether a first-order descent is still under way."""
+        return state.first_order is not None and state.steps < self.epochs
 
     def point(self, program: Program, state: BMState) -> Point:
         factors = state.place.factors

@@ -39,11 +39,11 @@ def shifted(factors: Factors, step: Tensor) -> Factors:
     return Factors(factors.left + step[:, :p], factors.right + step[:, p:], factors.gate)
 
 
-def gaussian(program: Program, rank: int, seed: int) -> Factors:
-    """``rank`` standard normal neurons behind every gate, seeded."""
+def gaussian(program: Program, rank: int, spread: float, seed: int) -> Factors:
+    """``rank`` neurons behind every gate, normal with standard deviation ``spread``, seeded."""
     op = program.operator
     generator = torch.Generator().manual_seed(seed)
-    weights = torch.randn(op.n_gates * rank, op.p + op.q, generator=generator, dtype=op.dtype)
+    weights = spread * torch.randn(op.n_gates * rank, op.p + op.q, generator=generator, dtype=op.dtype)
     gate = torch.arange(op.n_gates).repeat_interleave(rank)
     return Factors(weights[:, : op.p].contiguous(), weights[:, op.p :].contiguous(), gate)
 

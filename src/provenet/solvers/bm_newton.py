@@ -32,6 +32,7 @@ from provenet.variable import Factors
 _TRIES = 20  # dampings tried in one step
 _LITTLE = 0.25  # a neuron changes little where ‖du‖‖dv‖ is below this part of ‖u‖‖v‖
 _FLAT = 1e-14  # a promised decrease below this part of the objective drowns in rounding
+_NEAR = 1e-3  # a gain below this part of the objective: time to try Newton
 _LEAST_STRAIGHT = 0.05  # β is the damping that is sure to descend; less is bolder
 
 
@@ -41,7 +42,7 @@ class NewtonSettings:
     ``entries``.  cg_steps: products with it in one solve beyond that."""
 
     dense: int = 2000
-    entries: int = 20_000_000
+    entries: int = 3_000_000
     cg_steps: int = 100
 
 
@@ -108,8 +109,9 @@ def _straight(
             gain = at.value - best.value
             if gain > 0.1 * promised:
                 factor = 0.5 if gain > 0.75 * promised and attempt == 0 else 1.0
+                close = gain > 0.5 * last or gain < _NEAR * abs(at.value)
                 straight = max(damping.straight * factor, _LEAST_STRAIGHT)
-                return NewtonMove(best, replace(damping, straight=straight, close=gain > 0.5 * last))
+                return NewtonMove(best, replace(damping, straight=straight, close=close))
         damping = replace(damping, straight=4 * damping.straight)
     return None
 
