@@ -119,14 +119,14 @@ def _straight(
 def _last_digits(program: Program, at: Place, slope: Tensor, model: Model, damping: Damping) -> NewtonMove:
     """Where the objective no longer tells two points apart, the gradient still does."""
     steepness = float(torch.linalg.vector_norm(slope))
-    for factor in (1.0, 1e-3, 1e-6, 0.0):
+    for factor in (1.0, 1e-3, 1e-6, 0.0, 1e2, 1e4):
         step = model.solve(slope, factor * damping.newton * program.beta, coupled=True)
         if step is None:
-            break
+            continue
         for candidate in _candidates(program, at.factors, step):
             if candidate.value > at.value + 4 * _FLAT * abs(at.value):
                 continue
-            if float(torch.linalg.vector_norm(gradient(program, candidate))) < 0.5 * steepness:
+            if float(torch.linalg.vector_norm(gradient(program, candidate))) < 0.8 * steepness:
                 return NewtonMove(candidate, replace(damping, close=True), flat=True)
     return NewtonMove(at, damping, stuck=True)
 
