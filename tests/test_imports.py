@@ -12,7 +12,7 @@ import provenet
 
 ROOT = Path(provenet.__file__).parent
 FLOORS = (
-    {"variable", "verify"},
+    {"variable", "verify", "memory"},
     {"operators", "losses", "gauges", "gates", "nn", "data"},
     {"problem"},
     {"certificates"},
