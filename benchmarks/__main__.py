@@ -64,7 +64,9 @@ def digits() -> list[Row]:
         for tol, seconds in ((1e-4, 10), (1e-6, 20)):
             ours = best_of(1, lambda p=problem, t=tol: peers.provenet(p, t))
             met = ours.relative_gap <= tol and ours.seconds < seconds
-            rows.append(Row(f"digits, {loss}, P = 500, {_CORES} cores", ours, "–", None, f"≤ {tol:g} in {seconds} s", met))
+            rows.append(
+                Row(f"digits, {loss}, P = 500, {_CORES} cores", ours, "–", None, f"≤ {tol:g} in {seconds} s", met)
+            )
     return rows
 
 

@@ -58,7 +58,7 @@ class Factors:
             torch.cat([f.gate for f in parts]),
         )
 
-    def select(self, keep: Tensor) -> Factors:
+    def select(self, keep: Tensor | slice) -> Factors:
         return Factors(self.left[keep], self.right[keep], self.gate[keep])
 
 
@@ -68,7 +68,7 @@ def factorise(stack: Stack, gates: Tensor | None = None) -> Factors:
     Their penalty is the stack's nuclear norm.  ``gates`` names the gates of the stack's rows when the stack
     holds only some of them.
     """
-    n_blocks, p, q = stack.shape
+    p, q = stack.shape[1:]
     active = torch.nonzero(stack.abs().amax(dim=(1, 2)) > 0).flatten()
     if active.numel() == 0:
         return Factors.empty(p, q, stack.dtype)

@@ -18,8 +18,7 @@ class ActiveForward:
     """Remembers the operator restricted to the last set of open gates: near the optimum the set no longer changes."""
 
     operator: Operator
-    gates: Tensor | None = None
-    restricted: Operator | None = None
+    last: tuple[Tensor, Operator] | None = None
 
     def forward(self, stack: Stack, values: Tensor) -> tuple[Tensor, ActiveForward]:
         """A(stack), for block gauges ``values`` (P,) that are zero where the block is."""
@@ -28,7 +27,7 @@ class ActiveForward:
             return self.operator.forward(stack), ActiveForward(self.operator)
         if open_gates.numel() == 0:
             return torch.zeros(self.operator.output_shape, dtype=self.operator.dtype), ActiveForward(self.operator)
-        if self.restricted is not None and torch.equal(self.gates, open_gates):
-            return self.restricted.forward(stack[open_gates]), self
+        if self.last is not None and torch.equal(self.last[0], open_gates):
+            return self.last[1].forward(stack[open_gates]), self
         restricted = self.operator.restrict(open_gates)
-        return restricted.forward(stack[open_gates]), ActiveForward(self.operator, open_gates, restricted)
+        return restricted.forward(stack[open_gates]), ActiveForward(self.operator, (open_gates, restricted))

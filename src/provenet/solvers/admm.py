@@ -64,11 +64,11 @@ class ADMM(Method[ADMMState]):
     def init(self, program: Program, start: Factors | None) -> ADMMState:
         op, loss = program.operator, program.loss
         solve = KernelSolve(op)
-        metric = loss.curvature * loss.sample_weight
-        rho = self.rho or _matched_ridge(program, solve, metric)
-        solve.factor(rho / metric)
         a = op.new_stack() if start is None else start.stack(op.n_gates)
         y = op.forward(a)
+        metric = loss.sample_weight * loss.local_curvature(y)
+        rho = self.rho or _matched_ridge(program, solve, metric, y)
+        solve.factor(rho / metric)
         s = loss.gradient(y) / -rho
         penalty = float(program.gauge.value(a))
         return ADMMState(
@@ -123,16 +123,17 @@ class ADMM(Method[ADMMState]):
         return Point(state.prediction, state.penalty, lambda: program.gauge.factorise(state.a))
 
 
-def _matched_ridge(program: Program, solve: KernelSolve, metric: Tensor) -> float:
+def _matched_ridge(program: Program, solve: KernelSolve, metric: Tensor, prediction: Tensor) -> float:
     """The ρ whose ridge solution just meets the dual constraint: γ°(A*Θ) = β for Θ = −ρ(ρM⁻¹ + K)⁻¹b.
 
-    Ridge regression and the gauge then agree on how much to shrink.  log γ° grows in log ρ with a slope between 0 and
-    1, so a few secant steps find it as well as is needed.
+    b is where the loss, as a parabola of curvature M around the prediction, has its minimum.  Ridge regression and the
+    gauge then agree on how much to shrink.  log γ° grows in log ρ with a slope between 0 and 1, so a few secant steps
+    find ρ as well as is needed.
     """
     op, loss = program.operator, program.loss
     if program.beta_max == 0:
         return 1.0
-    rhs = -loss.gradient(torch.zeros_like(loss.target)) / metric.view_as(loss.weight)
+    rhs = prediction - loss.gradient(prediction) / metric.view_as(loss.weight)
     least = _least_rho(solve, metric)
     guess = gradient_curvature(program) * min(program.beta / program.beta_max, 1.0)
     log_rho, slope, before = math.log(max(guess, least)), 1.0, None

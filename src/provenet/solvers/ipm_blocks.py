@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-LinAlgError = torch.linalg.LinAlgError  # type: ignore[attr-defined]
+LinAlgError = torch.linalg.LinAlgError
 
 
 @dataclass(frozen=True)

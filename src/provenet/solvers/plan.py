@@ -55,19 +55,21 @@ def _able(method: Method[Any], program: Program) -> Method[Any]:
 
 
 def _automatic(program: Program) -> list[Stage]:
-    """Second order where it is cheap; the kernel where the loss is quadratic and it fits; else first order.
+    """Second order where it is cheap; the kernel where it fits; else first order without it.
 
-    For losses that are not quadratic the proximal gradient comes first and Newton on the neurons finishes, which is
-    what small β needs.
+    A loss that is not quadratic is first brought near by the proximal gradient, so that ADMM sees its curvature;
+    where both crawl, as they do at small β, Newton on the few neurons left finishes.
     """
-    interior = IPM()
+    interior, kernel = IPM(), ADMM()
     if interior.refuses(program) is None and _ipm_work(program) <= _IPM_WORK:
-        return [Stage(interior), Stage(ADMM(), 2000), *_finishes(program)]
-    kernel = ADMM()
-    small = program.operator.output_shape[0] <= _KERNEL_ROWS and memory.fits(kernel.memory(program), 0.5)
-    if program.loss.quadratic and kernel.refuses(program) is None and small:
+        return [Stage(interior), Stage(kernel, 2000), *_finishes(program)]
+    rows = program.operator.output_shape[0]
+    fits = rows <= _KERNEL_ROWS and memory.fits(kernel.memory(program), 0.5)
+    if kernel.refuses(program) is not None or not fits:
+        return [Stage(APG(), 3000), *_finishes(program)]
+    if program.loss.quadratic:
         return [Stage(kernel, 3000), *_finishes(program)]
-    return [Stage(APG(), 1000), *_finishes(program)]
+    return [Stage(APG(), 300), Stage(kernel, 300), *_finishes(program)]
 
 
 def _finishes(program: Program) -> Iterator[Stage]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
-
-from torch import Tensor
 
 from provenet.certificates import certify, duality_gap
 from provenet.problem import Problem, Program
@@ -34,8 +33,9 @@ def solve(
     """The best network of a problem, with its certificate.
 
     method: "auto", "admm", "ipm", "apg", "bm", "cvx", or a method object; ``solution.method`` says what ran.
-    tol: the relative gap asked for.  max_steps, max_seconds: limits of the whole run.  start: a solution of a like problem
-    (same gates and data) to begin from.  callback: gets a `Record` at each look at the gap; a true answer stops the run.
+    tol: the relative gap asked for.  max_steps, max_seconds: limits of the whole run.  start: a solution of a problem
+    with the same data and gates to begin from.  callback: gets a `Record` at each look at the gap; a true answer stops
+    the run.
     """
     if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not tol > 0:
         raise ValueError(f"tol: it must be a positive number, got {tol!r}.")
@@ -57,9 +57,6 @@ def _run_reduced(
     program: Program, method: str | Method[Any], limits: Limits, start: Factors | None, tell: Callback | None
 ) -> tuple[Run, str]:
     """In fewer dimensions where the data have fewer (CP A.2); the factors come back in all of them."""
-    if program.beta >= program.beta_max:
-        op = program.operator
-        return Run(Status.SOLVED, Factors.empty(op.p, op.q, op.dtype), 0, 0.0), "closed_form"
     reduced = program.operator.reduced()
     if reduced is None:
         return _run_stages(program, plan(program, method), limits, start, tell)
@@ -67,7 +64,7 @@ def _run_reduced(
     small = replace(program, operator=operator)
     begin = None if start is None else replace(start, left=start.left @ basis)
     done, name = _run_stages(small, plan(small, method), limits, begin, tell)
-    done.factors = _lifted(done.factors, basis)
+    done.factors = replace(done.factors, left=done.factors.left @ basis.T)
     return done, name
 
 
@@ -85,30 +82,23 @@ def _tidied(program: Program, factors: Factors, tol: float) -> Factors:
     return factors
 
 
-def _lifted(factors: Factors, basis: Tensor) -> Factors:
-    return replace(factors, left=factors.left @ basis.T)
-
-
 def _run_stages(
     program: Program, stages: list[Stage], limits: Limits, start: Factors | None, tell: Callback | None
 ) -> tuple[Run, str]:
     """Each stage begins where the best one before it stopped, with what is left of the limits."""
     began = time.perf_counter()
-    total = Run(Status.MAX_STEPS, start or Factors.empty(program.operator.p, program.operator.q), 0, 0.0)
+    zero = Factors.empty(program.operator.p, program.operator.q, program.operator.dtype)
+    if program.beta >= program.beta_max:
+        return Run(Status.SOLVED, zero, 0, 0.0), "closed_form"
+    total = Run(Status.MAX_STEPS, start or zero, 0, 0.0)
     names: list[str] = []
     best = float("inf")
     for stage in stages:
         elapsed = time.perf_counter() - began
-        steps_left = None if limits.max_steps is None else limits.max_steps - total.steps
-        allowed = [steps for steps in (stage.max_steps, steps_left) if steps is not None]
-        left = Limits(
-            limits.tol,
-            min(allowed, default=None),
-            None if limits.max_seconds is None else limits.max_seconds - elapsed,
-        )
-        begin = start if not names else total.factors
         shift = _shifted(total.steps, elapsed)
-        done = run(stage.method, program, left, begin, None if tell is None else lambda r, s=shift: tell(s(r)))
+        left = _left(limits, total.steps, elapsed, stage.max_steps)
+        begin = total.factors if names else start
+        done = run(stage.method, program, left, begin, None if tell is None else _after(shift, tell))
         names.append(stage.method.name)
         gap = min((record.primal - record.dual for record in done.history), default=float("inf"))
         if gap < best or len(names) == 1:
@@ -117,13 +107,28 @@ def _run_stages(
         total.history += [shift(record) for record in done.history]
         total.steps += done.steps
         out_of_steps = limits.max_steps is not None and total.steps >= limits.max_steps
-        if done.status in (Status.SOLVED, Status.INTERRUPTED, Status.TIME_LIMIT) or out_of_steps:
+        if out_of_steps or done.status in (Status.SOLVED, Status.INTERRUPTED, Status.TIME_LIMIT):
             break
     total.seconds = time.perf_counter() - began
     return total, " + ".join(names)
 
 
-def _shifted(steps: int, seconds: float):  # type: ignore[no-untyped-def]
+def _left(limits: Limits, steps: int, seconds: float, stage_steps: int | None) -> Limits:
+    """What a stage may use up of the limits of the whole run."""
+    caps = [stage_steps, None if limits.max_steps is None else limits.max_steps - steps]
+    return Limits(
+        limits.tol,
+        min((cap for cap in caps if cap is not None), default=None),
+        None if limits.max_seconds is None else limits.max_seconds - seconds,
+    )
+
+
+def _after(shift: Callable[[Record], Record], tell: Callback) -> Callback:
+    return lambda record: tell(shift(record))
+
+
+def _shifted(steps: int, seconds: float) -> Callable[[Record], Record]:
+    """Records of a stage, as of the whole run."""
     return lambda record: replace(record, step=record.step + steps, seconds=record.seconds + seconds)
 
 

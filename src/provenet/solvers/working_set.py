@@ -6,8 +6,7 @@ others are priced by their polar, those above β join, and so on until none is: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -32,7 +31,7 @@ class WorkingSetState:
 
 @dataclass(frozen=True)
 class WorkingSetIPM(Method[WorkingSetState]):
-    inner: IPM = IPM(max_unknowns=2500)
+    inner: IPM = field(default_factory=lambda: IPM(max_unknowns=2500))
 
     name = "ipm"
     patience = 40
@@ -88,7 +87,7 @@ class WorkingSetIPM(Method[WorkingSetState]):
         local = program.restrict(gates)
         place = torch.full((program.operator.n_gates,), -1)
         place[gates] = torch.arange(gates.numel())
-        start: Any = Factors(factors.left, factors.right, place[factors.gate])
+        start = Factors(factors.left, factors.right, place[factors.gate])
         return WorkingSetState(gates, local, self.inner.init(local, start))
 
     @staticmethod
