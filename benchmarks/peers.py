@@ -63,7 +63,7 @@ def pyscnn(problem: pn.Problem, tol: float) -> Result:
     )
     seconds = time.perf_counter() - began
     first, second = network.parameters[0], network.parameters[1].T
-    return Result(seconds, _gap(problem, first, second))
+    return Result(seconds, _gap(problem, first, second, network.G.T))
 
 
 def celer(problem: pn.Problem, tol: float) -> Result:
@@ -80,7 +80,7 @@ def celer(problem: pn.Problem, tol: float) -> Result:
     weights = model.coef_.reshape(-1, d)
     size = np.sqrt(np.linalg.norm(weights, axis=1, keepdims=True))
     first = np.divide(weights, size, out=np.zeros_like(weights), where=size > 0)
-    return Result(seconds, _gap(problem, first, size))
+    return Result(seconds, _gap(problem, first, size, _gates(problem)))
 
 
 def _gates(problem: pn.Problem) -> np.ndarray:
@@ -88,10 +88,10 @@ def _gates(problem: pn.Problem) -> np.ndarray:
     return problem.gate_vectors.numpy()
 
 
-def _gap(problem: pn.Problem, first: np.ndarray, second: np.ndarray) -> float:
+def _gap(problem: pn.Problem, first: np.ndarray, second: np.ndarray, gates: np.ndarray) -> float:
     """The peer's network under our certificate, in the cheapest scaling of its neurons."""
     keep = (np.linalg.norm(first, axis=1) > 0) & (np.linalg.norm(second, axis=1) > 0)
-    u, v, g = first[keep], second[keep], _gates(problem)[keep]
+    u, v, g = first[keep], second[keep], gates[keep]
     balance = np.sqrt(np.linalg.norm(v, axis=1, keepdims=True) / np.linalg.norm(u, axis=1, keepdims=True))
     network = pn.nn.MLP(*(torch.from_numpy(a).to(torch.float64) for a in (u * balance, v / balance, g)))
     return pn.certify(problem, network).relative_gap

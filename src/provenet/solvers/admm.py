@@ -48,7 +48,7 @@ class ADMM(Method[ADMMState]):
 
     rho: float | None = None
     relaxation: float = 1.7
-    first_balance: int = 5
+    first_balance: int = 10
 
     name = "admm"
     check_every = 10

@@ -14,17 +14,20 @@ from torch import Tensor
 
 from provenet.certificates import Gap
 from provenet.problem import Program
+from provenet.solvers.active import ActiveForward
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.scale import gradient_curvature
 from provenet.variable import Factors, Stack, factorise
 
 _NEAR = 0.99  # of β: a closed gate whose polar is above it may open soon
+_ENTERING = 0.25  # of all gates: so many closed ones may enter at a look, those with the largest polar
 
 
 @dataclass(frozen=True)
 class APGState:
     gates: Tensor  # the working set, and the program on it
     local: Program
+    active: ActiveForward
     z: Stack
     values: Tensor  # γ(z_k)
     prediction: Tensor  # A(z)
@@ -58,7 +61,8 @@ class APG(Method[APGState]):
         prediction = op.forward(z)
         lipschitz = max(1e-2 * gradient_curvature(program), 1e-300)
         everything = torch.arange(op.n_gates)
-        return APGState(everything, program, z, program.gauge.values(z), prediction, z, prediction, 1.0, lipschitz)
+        values = program.gauge.values(z)
+        return APGState(everything, program, ActiveForward(op), z, values, prediction, z, prediction, 1.0, lipschitz)
 
     def step(self, program: Program, state: APGState) -> APGState:
         local, loss = state.local, program.loss
@@ -68,7 +72,7 @@ class APG(Method[APGState]):
         lipschitz = state.lipschitz * self.shrink
         while True:
             z, values = local.gauge.prox(state.ahead - slope / lipschitz, local.beta / lipschitz)
-            prediction = local.operator.forward(z)
+            prediction, active = state.active.forward(z, values)
             moved = z - state.ahead
             quadratic = 0.5 * lipschitz * float(moved.square().sum())
             model = base + float((residual * (prediction - state.ahead_prediction)).sum()) + quadratic
@@ -82,6 +86,7 @@ class APG(Method[APGState]):
         weight = 0.0 if uphill else (state.momentum - 1) / momentum
         return replace(
             state,
+            active=active,
             z=z,
             values=values,
             prediction=prediction,
@@ -92,10 +97,15 @@ class APG(Method[APGState]):
         )
 
     def look(self, program: Program, state: APGState, gap: Gap) -> APGState:
-        """Price all gates; work on those that are open or want to be."""
+        """Price all gates; work on those that are open and those that most want to be."""
         slope = program.operator.adjoint(program.loss.gradient(state.prediction))
-        wanted = program.gauge.polar(slope).upper > _NEAR * program.beta
-        wanted[state.gates[(state.values > 0) | (state.ahead.abs().amax(dim=(1, 2)) > 0)]] = True
+        polar = program.gauge.polar(slope).upper
+        is_open = torch.zeros_like(polar, dtype=torch.bool)
+        is_open[state.gates[(state.values > 0) | (state.ahead.abs().amax(dim=(1, 2)) > 0)]] = True
+        price = torch.where(is_open, 0.0, polar)
+        entering = torch.topk(price, math.ceil(_ENTERING * len(polar))).indices
+        wanted = is_open.clone()
+        wanted[entering[price[entering] > _NEAR * program.beta]] = True
         gates = torch.nonzero(wanted).flatten()
         known = torch.isin(gates, state.gates)
         if bool(known.all()) and gates.numel() > 0.8 * state.gates.numel():
@@ -107,10 +117,12 @@ class APG(Method[APGState]):
             moved[known] = stack[place]
             return moved
 
+        local = program.restrict(gates)
         return replace(
             state,
             gates=gates,
-            local=program.restrict(gates),
+            local=local,
+            active=ActiveForward(local.operator),
             z=carried(state.z),
             values=carried(state.values),
             ahead=carried(state.ahead),

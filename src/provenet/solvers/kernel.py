@@ -24,10 +24,12 @@ class KernelSolve:
         self._array = kernel.numpy().T  # Fortran order, as LAPACK wants it: a symmetric matrix does not mind
         self._diagonal = self._array.diagonal().copy()
         self._potrf, self._potrs = get_lapack_funcs(("potrf", "potrs"), (self._array,))
-        self.ridge = torch.zeros(0)
+        self.ridge = torch.zeros(0, dtype=kernel.dtype)
 
     def factor(self, ridge: Tensor) -> None:
         """Factor diag(ridge) + K, from the kept triangle."""
+        if torch.equal(ridge, self.ridge):
+            return
         array, n = self._array, self._array.shape[0]
         for start in range(0, n, _STRIP):  # lower ← upperᵀ, a square on the diagonal and what is below it
             stop = min(start + _STRIP, n)

@@ -69,7 +69,7 @@ def _automatic(program: Program) -> list[Stage]:
         return [Stage(APG(), 3000), *_finishes(program)]
     if program.loss.quadratic:
         return [Stage(kernel, 3000), *_finishes(program)]
-    return [Stage(APG(), 300), Stage(kernel, 300), *_finishes(program)]
+    return [Stage(APG(), 400), Stage(kernel, 300), *_finishes(program)]
 
 
 def _finishes(program: Program) -> Iterator[Stage]:
