@@ -92,6 +92,11 @@ class BM(Method[BMState]):
             return None
         return "weight decay on the factors is the nuclear norm, and the gauge is another."
 
+    def work(self, program: Program) -> float:
+        # its products have neurons where others have gates times outputs; there are about as many as inputs
+        op = program.operator
+        return float(op.output_shape[0]) * op.p * (op.p + op.q)
+
     def init(self, program: Program, start: Factors | None) -> BMState:
         op = program.operator
         first_order = self._first_order(program)

@@ -16,6 +16,7 @@ from torch import Tensor
 from provenet.certificates import Gap, duality_gap
 from provenet.problem import Program
 from provenet.solvers.status import Status
+from provenet.solvers.threads import product_size
 from provenet.variable import Factors
 
 State = TypeVar("State")
@@ -45,6 +46,10 @@ class Method(ABC, Generic[State]):
     def memory(self, program: Program) -> int:
         """Bytes a run will allocate beyond the program itself, told before anything is allocated."""
         return 4 * program.operator.stack_bytes
+
+    def work(self, program: Program) -> float:
+        """Multiply-adds of the largest product of a step: how many threads are worth their while."""
+        return product_size(program)
 
     @abstractmethod
     def init(self, program: Program, start: Factors | None) -> State: ...

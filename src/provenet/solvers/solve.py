@@ -13,7 +13,7 @@ from provenet.solvers.loop import Callback, Limits, Method, Record, Run, run
 from provenet.solvers.plan import METHODS, Stage, plan
 from provenet.solvers.solution import Solution
 from provenet.solvers.status import Status
-from provenet.solvers.threads import right_threads
+from provenet.solvers.threads import product_size, right_threads
 from provenet.variable import Factors
 
 __all__ = ["METHODS", "solve"]
@@ -44,8 +44,8 @@ def solve(
     # a hair below tol, so that the recomputed certificate, with its own rounding, still holds
     limits = Limits(0.9 * tol, max_steps, max_seconds)
     begin = start.factors if isinstance(start, Solution) else start
-    with right_threads(problem.program.operator):
-        done, name = _run_reduced(problem.program, method, limits, begin, tell)
+    done, name = _run_reduced(problem.program, method, limits, begin, tell)
+    with right_threads(product_size(problem.program)):
         done.factors = _tidied(problem.program, done.factors, limits.tol)
         certificate = certify(problem, problem.network(done.factors), tol)
     status = _judged(done.status, certificate.relative_gap, tol)
@@ -98,7 +98,8 @@ def _run_stages(
         shift = _shifted(total.steps, elapsed)
         left = _left(limits, total.steps, elapsed, stage.max_steps)
         begin = total.factors if names else start
-        done = run(stage.method, program, left, begin, None if tell is None else _after(shift, tell))
+        with right_threads(stage.method.work(program)):
+            done = run(stage.method, program, left, begin, None if tell is None else _after(shift, tell))
         names.append(stage.method.name)
         gap = min((record.primal - record.dual for record in done.history), default=float("inf"))
         if gap < best or len(names) == 1:

@@ -9,16 +9,22 @@ from functools import cache
 import torch
 from threadpoolctl import ThreadpoolController
 
-from provenet.operators import Operator
+from provenet.problem import Program
 
-_WORTH_SHARING = 3e7  # multiply-adds of one application of the operator
+_WORTH_SHARING = 2e8  # multiply-adds of one matrix product
+
+
+def product_size(program: Program) -> float:
+    """Multiply-adds of A(Z)."""
+    op = program.operator
+    return float(op.output_shape[0]) * op.n_gates * op.p * op.q
 
 
 @contextmanager
-def right_threads(operator: Operator) -> Iterator[None]:
-    """One thread for small operators, torch's own number for large ones; put back afterwards."""
+def right_threads(work: float) -> Iterator[None]:
+    """One thread where the largest product has few multiply-adds (``work``), torch's own number where it has many; put
+    back afterwards."""
     before = torch.get_num_threads()
-    work = operator.output_shape[0] * operator.n_gates * operator.p * operator.q
     threads = before if work >= _WORTH_SHARING else 1
     torch.set_num_threads(threads)
     try:

@@ -1,0 +1,56 @@
+"""The README's examples are run, and print what it says they print."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[1] / "README.md"
+EXAMPLE = re.compile(r"<!-- run: (\w+) -->\n```\w+\n(.*?)```.*?<!-- prints -->\n```text\n(.*?)```", re.DOTALL)
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]\d+)?")
+
+
+def examples() -> list[tuple[str, str, str]]:
+    return EXAMPLE.findall(README.read_text())
+
+
+def run(kind: str, code: str, folder: Path) -> str:
+    command = [sys.executable, "-c", code] if kind == "python" else ["bash", "-ec", code]
+    # the programs of the environment that runs the tests, on a page of fixed width
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    settings = os.environ | {"PATH": path, "COLUMNS": "120"}
+    done = subprocess.run(command, cwd=folder, env=settings, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def assert_same(printed: str, promised: str) -> None:
+    """The same words; numbers alike, gaps and times at least of the same kind (they differ between machines)."""
+    assert NUMBER.sub("#", printed).split() == NUMBER.sub("#", promised).split()
+    for line, said in zip(printed.splitlines(), promised.splitlines(), strict=True):
+        for got, want in zip(NUMBER.findall(line), NUMBER.findall(said), strict=True):
+            if "gap" in line or "bound" in line or " s" in line:
+                assert float(got) < 1000 * max(float(want), 1e-9)
+            else:
+                assert float(got) == pytest.approx(float(want), rel=2e-3)
+
+
+def test_there_are_examples() -> None:
+    assert [kind for kind, _, _ in examples()] == ["python", "sh"]
+
+
+@pytest.mark.parametrize(("kind", "code", "promised"), examples(), ids=["python", "sh"])
+def test_example_prints_what_the_readme_says(kind: str, code: str, promised: str, tmp_path: Path) -> None:
+    assert_same(run(kind, code, tmp_path), promised)
+
+
+def test_a_different_print_is_noticed() -> None:
+    with pytest.raises(AssertionError):
+        assert_same("primal 1.0\n", "primal 2.0\n")
+    with pytest.raises(AssertionError):
+        assert_same("certified\n", "not certified\n")
