@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from provenet import memory
 from provenet.certificates import Gap, duality_gap
 from provenet.problem import Program
 from provenet.solvers.ipm import IPM, IPMState
@@ -18,6 +19,7 @@ from provenet.solvers.loop import Method, Point
 from provenet.variable import Factors
 
 _ENTER = 1.0 - 1e-6  # of β: gates whose polar is above this join the working set
+_SHARE = 0.5  # of the free memory that the inner method may take
 _SOLVED = 0.05  # the local gap, as a share of the global one, at which other gates must be the reason
 
 
@@ -25,7 +27,8 @@ _SOLVED = 0.05  # the local gap, as a share of the global one, at which other ga
 class WorkingSetState:
     gates: Tensor
     local: Program
-    inner: IPMState
+    inner: IPMState | None  # None where the open gates are already too many: the start is all there is
+    given: Factors
     full: bool = False  # no room for more gates, or none wants in
 
 
@@ -42,18 +45,22 @@ class WorkingSetIPM(Method[WorkingSetState]):
         return self.inner.refuses(one_gate)
 
     def memory(self, program: Program) -> int:
-        return 0  # bounded by the inner method's unknowns
+        return 0  # gates join only while the inner method has room
 
     def init(self, program: Program, start: Factors | None) -> WorkingSetState:
         op = program.operator
         factors = Factors.empty(op.p, op.q, op.dtype) if start is None else start
         gates = self._wanted(program, factors, torch.unique(factors.gate))
+        if gates.numel() == 0 or not self._has_room(program, gates):
+            return WorkingSetState(gates, program, None, factors, full=True)
         return self._enter(program, gates, factors)
 
     def step(self, program: Program, state: WorkingSetState) -> WorkingSetState:
+        assert state.inner is not None
         return replace(state, inner=self.inner.step(state.local, state.inner))
 
     def look(self, program: Program, state: WorkingSetState, gap: Gap) -> WorkingSetState:
+        assert state.inner is not None
         point = self.inner.point(state.local, state.inner)
         local = duality_gap(state.local, point.prediction, point.penalty)
         if local.absolute > _SOLVED * gap.absolute and not self.inner.finished(state.inner):
@@ -68,6 +75,9 @@ class WorkingSetIPM(Method[WorkingSetState]):
         return state.full
 
     def point(self, program: Program, state: WorkingSetState) -> Point:
+        if state.inner is None:
+            given = state.given
+            return Point(program.operator.forward_factors(given), float(given.penalty()), lambda: given)
         point = self.inner.point(state.local, state.inner)
         return replace(point, factors=lambda: self._global(point.factors(), state.gates))
 
@@ -79,16 +89,20 @@ class WorkingSetIPM(Method[WorkingSetState]):
         outside[gates] = False
         entering = torch.nonzero(outside & (polar > _ENTER * program.beta)).flatten()
         entering = entering[torch.argsort(polar[entering], descending=True)]
-        while entering.numel() and self.inner.refuses(program.restrict(torch.cat([gates, entering]))):
+        while entering.numel() and not self._has_room(program, torch.cat([gates, entering])):
             entering = entering[: entering.numel() // 2]
         return torch.cat([gates, entering])
+
+    def _has_room(self, program: Program, gates: Tensor) -> bool:
+        local = program.restrict(gates)
+        return self.inner.refuses(local) is None and memory.fits(self.inner.memory(local), _SHARE)
 
     def _enter(self, program: Program, gates: Tensor, factors: Factors) -> WorkingSetState:
         local = program.restrict(gates)
         place = torch.full((program.operator.n_gates,), -1)
         place[gates] = torch.arange(gates.numel())
         start = Factors(factors.left, factors.right, place[factors.gate])
-        return WorkingSetState(gates, local, self.inner.init(local, start))
+        return WorkingSetState(gates, local, self.inner.init(local, start), factors)
 
     @staticmethod
     def _global(factors: Factors, gates: Tensor) -> Factors:
