@@ -72,3 +72,36 @@ def test_shapes_that_would_broadcast_are_refused() -> None:
 def test_nan_is_no_proof() -> None:
     with pytest.raises(ValueError, match="not finite"):
         verify([[1.0]], [3.0], [[math.nan]], [[1.0]], loss="squared", beta=1.0)
+
+
+def test_a_good_softmax_fit_keeps_its_digits() -> None:
+    """One sample, two classes, logits ±z: the loss and its conjugate are functions of s = 1/(1 + e^2z), here 1e-18."""
+    z, beta = 20.0, 1e-12
+    u = math.sqrt(z)
+    verdict = verify([[1.0]], [0], [[u]], [[u, -u]], loss="softmax", beta=beta)
+    s = math.exp(-2 * z)
+    tau = min(1.0, beta / (s * math.sqrt(2)))
+    assert verdict.primal == pytest.approx(s + beta / 2 * 3 * z, rel=1e-14)
+    assert verdict.dual == pytest.approx(tau * s * (1 - math.log(tau * s)), rel=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("loss", {"loss": "hinge"}),
+        ("beta", {"beta": -1.0}),
+        ("beta", {"beta": float("nan")}),
+        ("delta", {"loss": "huber", "delta": -1.0}),
+        ("sample_weight", {"sample_weight": [1.0, -1.0]}),
+        ("Y", {"loss": "softmax", "Y": [0, -1]}),
+        ("Y", {"loss": "softmax", "Y": [0.0, 0.5]}),
+        ("Y", {"loss": "softmax", "Y": [[5.0, 5.0], [1.0, 0.0]]}),
+        ("Y", {"loss": "logistic", "Y": [[0.3, 1.0], [0.0, 1.0]]}),
+        ("Y", {"Y": [[float("nan"), 1.0], [0.0, 1.0]]}),
+    ],
+)
+def test_what_no_verdict_can_be_about_is_refused(name: str, change: dict) -> None:
+    none = np.zeros((0, 1))
+    asked = {"X": [[1.0], [2.0]], "Y": np.ones((2, 2)), "loss": "squared", "beta": 1e5} | change
+    with pytest.raises(ValueError, match=name):
+        verify(first=none, second=np.zeros((0, 2)), **asked)

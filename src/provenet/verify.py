@@ -60,8 +60,14 @@ def verify(
     for the linear network.  gate_vectors (P, p): all gates of the problem; by default the network's own.
     loss: "squared", "softmax", "logistic" or "huber" (with its ``delta``).
     """
+    if loss not in _LOSSES:
+        raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, _LOSSES))}.")
+    if not (0 < beta < np.inf and 0 < delta < np.inf):
+        raise ValueError(f"beta, delta: they must be positive, finite numbers, got {beta!r} and {delta!r}.")
     X, first, second = (np.asarray(a, dtype=np.float64) for a in (X, first, second))
     w = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if not ((w >= 0) & (w < np.inf)).all():
+        raise ValueError("sample_weight: weights must be finite and not negative.")
     Y = _targets(Y, loss, second.shape[1])
     X, Y, w = X[w > 0], Y[w > 0], w[w > 0, None]
     if fit_intercept:
@@ -92,9 +98,18 @@ def verify(
 
 def _targets(Y: Any, loss: str, outputs: int) -> Array:
     Y = np.asarray(Y)
-    if Y.ndim == 1:
-        Y = np.eye(outputs)[Y.astype(int)] if loss == "softmax" else Y[:, None]
-    return Y.astype(np.float64)
+    if Y.ndim == 1 and loss == "softmax":
+        if not np.isin(Y, np.arange(outputs)).all():
+            raise ValueError(f"Y: with {outputs} outputs softmax labels are the whole numbers from 0 to {outputs - 1}.")
+        Y = np.eye(outputs)[Y.astype(int)]
+    Y = (Y[:, None] if Y.ndim == 1 else Y).astype(np.float64)
+    if not np.isfinite(Y).all():
+        raise ValueError("Y: it has entries that are not finite.")
+    if loss == "softmax" and not ((Y >= 0).all() and np.allclose(Y.sum(axis=1), 1, rtol=0, atol=64 * _EPS)):
+        raise ValueError("Y: softmax targets are labels (n,) or rows on the simplex (n, c).")
+    if loss == "logistic" and not np.isin(Y, (0, 1)).all():
+        raise ValueError("Y: logistic targets are zeros and ones.")
+    return Y
 
 
 def _patterns(X: Array, gates: Any, gate_vectors: Any) -> NDArray[np.bool_]:
@@ -142,10 +157,17 @@ def _logistic(f: Array, y: Array, _: float) -> tuple[Array, Array, Conjugate]:
 def _softmax(f: Array, y: Array, _: float) -> tuple[Array, Array, Conjugate]:
     """ℓ = log Σ e^f − ⟨y, f⟩; ℓ*(θ) = Σ p log p with p = y + θ on the simplex."""
     f = f - f.max(axis=1, keepdims=True)
-    log_sum = np.log(np.exp(f).sum(axis=1, keepdims=True))
-    p = np.exp(f - log_sum)
-    value = (y * (log_sum - f)).sum(axis=1, keepdims=True)
-    return value, p - y, lambda t: _xlogx((1 - t) * y + t * p).sum(axis=1, keepdims=True)
+    log_p = f - np.log(np.exp(f).sum(axis=1, keepdims=True))
+    p = np.exp(log_p)
+    sure = y == 1  # there from 1 − p, summed over the others: a good fit keeps its digits
+    rest = np.where(sure, 0, p).sum(axis=1, keepdims=True)
+    log_p = np.where(sure & (rest < 0.5), np.log1p(-np.minimum(rest, 0.5)), log_p)
+    theta = np.where(sure, -rest, p - y)
+
+    def conjugate(t: float) -> Array:
+        return np.where(sure, _rest_log_rest(t * rest), _xlogx((1 - t) * y + t * p)).sum(axis=1, keepdims=True)
+
+    return -(y * log_p).sum(axis=1, keepdims=True), theta, conjugate
 
 
 def _xlogx(p: Array) -> Array:
