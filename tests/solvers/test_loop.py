@@ -13,7 +13,7 @@ import torch
 import provenet as pn
 from provenet.problem import Program
 from provenet.solvers.apg import APG
-from provenet.solvers.loop import Limits, Method, Point, run
+from provenet.solvers.loop import Limits, Method, Point, Record, run
 from provenet.variable import Factors
 
 
@@ -131,3 +131,24 @@ def test_fista_keeps_its_rate(problem: pn.Problem) -> None:
         state = method.step(program, state)
         excess = float(program.objective(state.z)) - optimum
         assert excess <= 2 * lipschitz * distance / (k + 1) ** 2 + 1e-9
+
+
+def test_a_callback_hears_of_the_last_look_too(problem: pn.Problem) -> None:
+    seen: list[Record] = []
+    solution = pn.solve(problem, "apg", tol=1e-3, callback=seen.append)
+    assert solution.status is pn.Status.SOLVED
+    assert seen == solution.history
+
+
+@pytest.mark.parametrize("method", ["auto", "apg", "bm"])
+def test_a_start_of_another_problem_is_refused(method: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20, 3))
+    many, few = (pn.formulate("mlp", X, X[:, :1], gates=count, beta=0.1) for count in (10, 2))
+    other = pn.formulate("mlp", X[:, :2], X[:, :1], gates=10, beta=0.1)
+    start = pn.solve(many, "admm", tol=1e-3)
+    for problem in (few, other):
+        with pytest.raises(ValueError, match="start: it is of another problem"):
+            pn.solve(problem, method, start=start)
+    with pytest.raises(ValueError, match="start: a Solution or Factors"):
+        pn.solve(many, method, start=start.network())

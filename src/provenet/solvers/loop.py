@@ -139,13 +139,14 @@ def run(
                 history.append(record)
                 if gap.absolute < best_gap:
                     best, best_gap = point, gap.absolute
+                told_to_stop = callback is not None and callback(record)
                 if gap.relative <= limits.tol:
                     status = Status.SOLVED
                     break
                 since_progress += 1
                 if best_gap <= 0.9 * progress_gap:
                     progress_gap, since_progress = best_gap, 0
-                if callback is not None and callback(record):
+                if told_to_stop:
                     status = Status.INTERRUPTED
                     break
                 if out_of_time or out_of_steps:

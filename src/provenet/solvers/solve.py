@@ -44,6 +44,8 @@ def solve(
     # a hair below tol, so that the recomputed certificate, with its own rounding, still holds
     limits = Limits(0.9 * tol, max_steps, max_seconds)
     begin = start.factors if isinstance(start, Solution) else start
+    if begin is not None:
+        _check_start(problem.program, begin)
     done, name = _run_reduced(problem.program, method, limits, begin, tell)
     with right_threads(product_size(problem.program)):
         done.factors = _tidied(problem.program, done.factors, limits.tol)
@@ -51,6 +53,18 @@ def solve(
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
     return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history)
+
+
+def _check_start(program: Program, start: Factors) -> None:
+    op = program.operator
+    if not isinstance(start, Factors):
+        raise ValueError(f"start: a Solution or Factors are needed, got {type(start).__name__}.")
+    sizes = start.left.shape[1], start.right.shape[1]
+    if sizes != (op.p, op.q) or bool((start.gate >= op.n_gates).any()):
+        raise ValueError(
+            f"start: it is of another problem, with {sizes[0]} and {sizes[1]} weights a neuron or other gates; "
+            f"this one has {op.p} and {op.q}, and {op.n_gates} gates."
+        )
 
 
 def _run_reduced(
