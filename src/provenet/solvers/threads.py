@@ -23,12 +23,15 @@ def product_size(program: Program) -> float:
 @contextmanager
 def right_threads(work: float) -> Iterator[None]:
     """One thread where the largest product has few multiply-adds (``work``), torch's own number where it has many; put
-    back afterwards."""
+    back afterwards.
+
+    The BLAS of numpy and scipy gets one thread always: its waiting threads would fight torch's for the cores.
+    """
     before = torch.get_num_threads()
     threads = before if work >= _WORTH_SHARING else 1
     torch.set_num_threads(threads)
     try:
-        with _controller().limit(limits=threads):
+        with _controller().limit(limits=1, user_api="blas"):
             yield
     finally:
         torch.set_num_threads(before)
