@@ -71,7 +71,7 @@ def celer(problem: pn.Problem, tol: float) -> Result:
     from celer import GroupLasso
 
     X, y = problem.X.numpy(), problem.loss.target.numpy()[:, 0]
-    patterns = problem.patterns.numpy()
+    patterns = problem.patterns.T.numpy()
     n, d = X.shape
     wide = np.asfortranarray((patterns[:, :, None] * X[:, None, :]).reshape(n, -1))
     began = time.perf_counter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch and numpy load their libraries
+os.environ.setdefault("SCIPY_ARRAY_API", "1")  # or scikit-learn skips a check
 
 import torch
 from hypothesis import HealthCheck, settings

@@ -75,7 +75,7 @@ class Problem:
 
     ``program`` is in normalised units: X, Y and the sample weights are divided by powers of four (exact), so that
     Z = unit·Z̃, Ŷ = output_unit·(normalised Ŷ) and objective = value_scale·(normalised objective).  ``gate_vectors``
-    (P, p) and ``patterns`` (n·ρ, P) are None and all ones for linear activation.
+    (P, p) and ``patterns`` (P, n·ρ) are None and all ones for linear activation.
     """
 
     block: BlockLike
@@ -133,7 +133,7 @@ class Problem:
         distinct, which = torch.unique(gates.to(torch.float64), dim=0, return_inverse=True)
         pattern = self.block.rows(self.X) @ distinct.T >= 0
         found = []
-        known = {column.numpy().tobytes(): k for k, column in enumerate(self.patterns.T.contiguous())}
+        known = {row.numpy().tobytes(): k for k, row in enumerate(self.patterns.contiguous())}
         for column in pattern.T.contiguous():
             k = known.get(column.numpy().tobytes())
             if k is None:

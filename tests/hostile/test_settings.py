@@ -97,7 +97,7 @@ def test_gates_through_the_data(fit: Fit) -> None:
     whole = np.stack(np.meshgrid(np.arange(-3.0, 4), np.arange(-3.0, 4)), axis=-1).reshape(-1, 2)
     across = whole[np.abs(whole).sum(1) > 0]
     exact = fit(whole, np.sin(whole[:, 0]), gates=across, solve={"max_steps": 100})
-    assert bool(exact.problem.patterns[(whole == 0).all(1)].all())
+    assert bool(exact.problem.patterns[:, (whole == 0).all(1)].all())
     with pytest.raises(ValueError, match=r"^gates: gate .* row"):
         fit(whole / 3, np.sin(whole[:, 0]), gates=across * 0.7)
 

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from provenet import memory
 from provenet.blocks.base import Block
 from provenet.blocks.mlp import MLP
 from provenet.data.validation import as_samples, as_targets, as_tensor, as_weights, check_finite
@@ -86,7 +87,7 @@ def formulate(
         user_loss,
         float(beta),
         gate_vectors,
-        pattern,
+        pattern.T,
         program,
         unit,
         y_scale,
@@ -100,6 +101,12 @@ def _make_loss(loss: str | type[Loss], target: Tensor, weight: Tensor | None, se
         return kind(target, weight, **settings)
     except TypeError as error:
         raise ValueError(f"loss_settings: {settings!r} do not fit loss {kind.name!r} ({error}).") from None
+
+
+def _check_room(rows: Tensor, gates: int) -> None:
+    """A pattern for every row and gate, as truth values and as numbers, and a batch of them while sampling."""
+    needed = rows.shape[0] * gates * (1 + 2 * rows.element_size())
+    memory.check_fits(needed, f"gates: {gates} of them on {rows.shape[0]} rows", "Take fewer gates or samples.")
 
 
 def _units(x_unit: float, y_unit: float, w_unit: float) -> tuple[float, float, float]:
@@ -121,6 +128,7 @@ def _gates(rows: Tensor, activation: str, gates: int | Any, seed: int | None) ->
             raise ValueError(f"gates: at least one gate is needed, got {gates}.")
         if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
             raise ValueError(f"seed: it must be a whole number from zero on, or None, got {seed!r}.")
+        _check_room(rows, int(gates))
         return sample_gates(rows, int(gates), seed)
     vectors = as_tensor(gates, "gates")
     if vectors.ndim != 2 or vectors.shape[0] == 0 or vectors.shape[1] != rows.shape[1]:

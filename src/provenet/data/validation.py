@@ -12,14 +12,23 @@ _MOST_CLASSES = 10**6
 
 
 def as_samples(X: Any, name: str = "X") -> Tensor:
-    """(n, …) float64, finite, not empty."""
+    """(n, …) float64, finite, not empty, a copy of its own."""
     tensor = as_tensor(X, name)
+    if tensor.data_ptr() == _address(X):
+        tensor = tensor.clone()  # what happens to the user's array later must not change the problem
     if tensor.ndim < 2:
         raise ValueError(f"{name}: samples need at least two dimensions (n, d), got shape {tuple(tensor.shape)}.")
     if 0 in tensor.shape:
         raise ValueError(f"{name}: it is empty, shape {tuple(tensor.shape)}.")
     check_finite(tensor, name)
     return tensor
+
+
+def _address(value: Any) -> int | None:
+    """Where an array's numbers are; None for what is no array."""
+    if isinstance(value, Tensor):
+        return value.data_ptr()
+    return value.__array_interface__["data"][0] if isinstance(value, np.ndarray) else None
 
 
 def as_targets(Y: Any, n: int, loss: str, name: str = "Y") -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -100,6 +102,10 @@ class MLPOperator(Operator):
         return (self.n + 2) * eps * float(torch.linalg.matrix_norm(self.X.abs().T @ residual.abs()))
 
     def reduced(self) -> tuple[MLPOperator, Tensor] | None:
+        return self._reduced
+
+    @cached_property
+    def _reduced(self) -> tuple[MLPOperator, Tensor] | None:
         U, sigma, Vh = torch.linalg.svd(self.X, full_matrices=False)
         cutoff = sigma.max() * max(self.X.shape) * torch.finfo(self.dtype).eps
         rank = max(int((sigma > cutoff).sum()), 1)

@@ -46,7 +46,7 @@ class APG(Method[APGState]):
 
     name = "apg"
     check_every = 20
-    patience = 100
+    patience = 40
     max_steps = 50_000
 
     def refuses(self, program: Program) -> str | None:

@@ -35,7 +35,9 @@ class Method(ABC, Generic[State]):
     """Frozen settings; all that changes is in the state."""
 
     name: str
-    check_every: int = 1  # steps between two looks at the gap
+    check_every: int = (
+        1  # steps between two looks at the gap; where more than one, later looks are up to ten times rarer
+    )
     patience: int = 50  # looks without progress before the run counts as stalled
     max_steps: int = 10_000
 
@@ -121,7 +123,7 @@ def run(
         history.append(Record(0, time.perf_counter() - began, gap.primal, gap.dual, gap.relative))
         return Run(Status.SOLVED, best.factors(), 0, time.perf_counter() - began, history)
     best_gap, progress_gap, since_progress = gap.absolute, math.inf, 0
-    status, step = Status.MAX_STEPS, 0
+    status, step, next_look = Status.MAX_STEPS, 0, 0
     max_steps = method.max_steps if limits.max_steps is None else limits.max_steps
     try:
         state = method.init(program, start)
@@ -129,7 +131,8 @@ def run(
             out_of_steps = step >= max_steps
             out_of_time = limits.max_seconds is not None and time.perf_counter() - began >= limits.max_seconds
             finished = method.finished(state)
-            if step % method.check_every == 0 or out_of_steps or out_of_time or finished:
+            if step >= next_look or out_of_steps or out_of_time or finished:
+                next_look = step + _until_next_look(step, method.check_every)
                 point = method.point(program, state)
                 gap = duality_gap(program, point.prediction, point.penalty)
                 if not (math.isfinite(gap.primal) and math.isfinite(gap.polar_max)):
@@ -167,6 +170,11 @@ def run(
     ):  # overflow, or a factorisation broke down
         status = Status.NONFINITE
     return Run(status, best.factors(), step, time.perf_counter() - began, history)
+
+
+def _until_next_look(step: int, check_every: int) -> int:
+    """A look costs about as much as a step: long runs can wait a tenth of their length."""
+    return check_every if check_every == 1 else min(max(step // 10, check_every), 10 * check_every)
 
 
 def _zero(program: Program) -> Point:

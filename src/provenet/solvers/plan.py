@@ -36,7 +36,7 @@ def plan(program: Program, method: str | Method[Any]) -> list[Stage]:
         return [Stage(_able(method, program))]
     if method == "auto":
         return _automatic(program)
-    if method not in METHODS:
+    if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method: {method!r} is unknown; choose 'auto' or one of {', '.join(map(repr, METHODS))}.")
     chosen = Stage(_able(METHODS[method](), program))
     return [chosen, *_finishes(program)] if method == "admm" else [chosen]
@@ -66,7 +66,7 @@ def _automatic(program: Program) -> list[Stage]:
     rows = program.operator.output_shape[0]
     fits = rows <= _KERNEL_ROWS and memory.fits(kernel.memory(program), 0.5)
     if kernel.refuses(program) is not None or not fits:
-        return [Stage(APG(), 3000), *_finishes(program)]
+        return [Stage(_able(APG(), program), 3000), *_finishes(program)]
     if program.loss.quadratic:
         return [Stage(kernel, 3000), *_finishes(program)]
     return [Stage(APG(), 400), Stage(kernel, 300), *_finishes(program)]

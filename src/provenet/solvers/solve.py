@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from numbers import Integral, Real
 from typing import Any
 
 from provenet.certificates import certify, duality_gap
@@ -37,8 +38,11 @@ def solve(
     with the same data and gates to begin from.  callback: gets a `Record` at each look at the gap; a true answer stops
     the run.
     """
-    if isinstance(tol, bool) or not isinstance(tol, (int, float)) or not tol > 0:
-        raise ValueError(f"tol: it must be a positive number, got {tol!r}.")
+    _check_positive(tol, "tol")
+    if max_seconds is not None:
+        _check_positive(max_seconds, "max_seconds")
+    if max_steps is not None and not (isinstance(max_steps, Integral) and max_steps >= 0):
+        raise ValueError(f"max_steps: it must be a whole number from zero on, or None, got {max_steps!r}.")
     scale = problem.value_scale
     tell = None if callback is None else lambda record: callback(_in_user_units(record, scale))
     # a hair below tol, so that the recomputed certificate, with its own rounding, still holds
@@ -65,6 +69,11 @@ def _check_start(program: Program, start: Factors) -> None:
             f"start: it is of another problem, with {sizes[0]} and {sizes[1]} weights a neuron or other gates; "
             f"this one has {op.p} and {op.q}, and {op.n_gates} gates."
         )
+
+
+def _check_positive(value: float, name: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not value > 0:
+        raise ValueError(f"{name}: it must be a positive number, got {value!r}.")
 
 
 def _run_reduced(
@@ -101,10 +110,7 @@ def _run_stages(
 ) -> tuple[Run, str]:
     """Each stage begins where the best one before it stopped, with what is left of the limits."""
     began = time.perf_counter()
-    zero = Factors.empty(program.operator.p, program.operator.q, program.operator.dtype)
-    if program.beta >= program.beta_max:
-        return Run(Status.SOLVED, zero, 0, 0.0), "closed_form"
-    total = Run(Status.MAX_STEPS, start or zero, 0, 0.0)
+    total = Run(Status.MAX_STEPS, Factors.empty(program.operator.p, program.operator.q), 0, 0.0)
     names: list[str] = []
     best = float("inf")
     for stage in stages:
