@@ -12,6 +12,7 @@ SMALL = {"n_gates": 8, "max_steps": 40}
 SEARCH = {"betas": 2, "cv": 2, "beta_ratio": 0.01} | SMALL
 
 ESTIMATORS = [
+    pn.ProvenClassifier(),
     pn.ProvenRegressor(),
     pn.ProvenClassifier(beta=0.1, **SMALL),
     pn.ProvenClassifier(beta=0.1, loss="logistic", **SMALL),

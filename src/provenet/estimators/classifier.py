@@ -85,7 +85,7 @@ class ProvenClassifier(SingleBeta, _Classifier):
         self,
         block: str | Block = "mlp",
         activation: str = "gated_relu",
-        beta: float = 1e-3,
+        beta: float = 0.1,
         n_gates: int | Any = 100,
         loss: str = "softmax",
         readout: str = "mean",

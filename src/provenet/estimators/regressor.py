@@ -73,7 +73,7 @@ class ProvenRegressor(SingleBeta, _Regressor):
         self,
         block: str | Block = "mlp",
         activation: str = "gated_relu",
-        beta: float = 1e-3,
+        beta: float = 0.1,
         n_gates: int | Any = 100,
         loss: str = "squared",
         delta: float = 1.0,
