@@ -11,8 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, print_certificate, print_json, say, warn
-from provenet.cli.progress import gap_bar, watched
-from provenet.estimators.base import ProvenEstimator
+from provenet.cli.progress import gap_bar
+from provenet.estimators.base import ProvenEstimator, watched
 from provenet.io import save
 from provenet.io.folder import check_replaceable
 from provenet.report import report as write_report

@@ -5,15 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from provenet.cli.console import errors
-from provenet.estimators.base import ProvenEstimator
-from provenet.problem import Problem
-from provenet.solvers import Record, Solution, solve
-from provenet.variable import Factors
+from provenet.solvers import Record
 
 
 @contextmanager
@@ -43,18 +39,3 @@ def fraction_done(first: float, now: float, tol: float) -> float:
     if not first > now:
         return 0.0
     return math.log(first / now) / math.log(first / tol)
-
-
-@contextmanager
-def watched(estimator: ProvenEstimator, callback: Callable[[Record], Any]) -> Iterator[None]:
-    """While this lasts, the estimator's fit tells ``callback`` of each look at the gap."""
-
-    def told(problem: Problem, start: Factors | None = None) -> Solution:
-        e = estimator
-        return solve(problem, e.solver, e.tol, e.max_steps, e.max_seconds, start, callback)
-
-    estimator.__dict__["_solve"] = told
-    try:
-        yield
-    finally:
-        del estimator.__dict__["_solve"]

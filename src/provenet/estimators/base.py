@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -23,6 +25,7 @@ from provenet.certificates import Certificate
 from provenet.data.validation import as_weights
 from provenet.problem import Problem
 from provenet.solvers import Record, Solution, Status, solve
+from provenet.solvers.loop import Callback
 from provenet.variable import Factors
 
 _BATCH_BYTES = 64 * 2**20  # of hidden values in one batch of a prediction
@@ -68,6 +71,8 @@ class ProvenEstimator(BaseEstimator):
     dual_gap_: float
     n_iter_: int
 
+    _watcher: Callback | None = None  # set for a while by `watched`
+
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
         """Train on X (n, d) and y.  A ``sample_weight`` of two counts as the sample repeated, of zero as left out."""
         data = self._read(without_torch(X), without_torch(y), without_torch(sample_weight))
@@ -101,8 +106,12 @@ class ProvenEstimator(BaseEstimator):
             loss_settings=self._loss_settings(),
         )
 
+    def _callback(self, from_verbose: int) -> Callback | None:
+        """Who hears of each look at the gap."""
+        return self._watcher or (print_record if self.verbose >= from_verbose else None)
+
     def _solve(self, problem: Problem, start: Factors | None = None) -> Solution:
-        callback = print_record if self.verbose else None
+        callback = self._callback(from_verbose=1)
         return solve(problem, self.solver, self.tol, self.max_steps, self.max_seconds, start, callback)
 
     def _seed(self) -> int:
@@ -192,3 +201,13 @@ def _plain_number(value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
+
+
+@contextmanager
+def watched(estimator: ProvenEstimator, callback: Callback) -> Iterator[None]:
+    """While this lasts, fits of the estimator tell ``callback`` of each look at the gap; a true answer stops them."""
+    estimator._watcher = callback
+    try:
+        yield
+    finally:
+        del estimator._watcher

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
-from provenet.estimators.base import TrainingData, print_record
+from provenet.estimators.base import TrainingData
 from provenet.problem import Problem
 from provenet.solvers import Solution, Status
 from provenet.solvers.path import beta_grid, path
@@ -57,7 +57,7 @@ class BetaSearch:
         return np.unique(betas)[::-1].tolist()
 
     def _follow(self: Any, problem: Problem, betas: NDArray[np.float64]) -> list[Solution]:
-        callback = print_record if self.verbose > 1 else None
+        callback = self._callback(from_verbose=2)
         progress = _print_solution if self.verbose else None
         solutions = path(
             problem,
