@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 
 import numpy as np
 import pytest
@@ -131,6 +132,7 @@ def test_wrong_use(run, flowers, arguments, code, says, tmp_path):
         ("a,b,y\n1,2,0\n3,,1\n", "column 'b', line 3: the value is missing"),
         ("a,b,y\n1,2,0\n3,1\n", "line 3 has 2 fields"),
         ("a,b,y\n1,2,0\n3,1,0\n", "one class"),
+        ("a,b,y\n1,2,rose\n3,1,rose\n", "one class only, 'rose';"),
         ("a,b,y\n", "no rows"),
     ],
 )
@@ -141,6 +143,13 @@ def test_bad_data_end_in_one_line(run, text, says, tmp_path):
     assert says in answer.err
     assert answer.err.startswith("error: ")
     assert answer.err.count("\n") == 1
+
+
+def test_a_missing_extra_ends_in_one_line(run, flowers, monkeypatch):
+    monkeypatch.setitem(sys.modules, "cvxpy", None)
+    answer = run("fit", flowers, "-t", "kind", "--solver", "cvx", *FAST)
+    assert answer.code == 1
+    assert answer.err == "error: method 'cvx' needs CVXPY and a solver: pip install 'provenet[cvx]'.\n"
 
 
 def test_folders_of_others_are_refused_before_the_work(run, flowers, tmp_path):

@@ -26,7 +26,7 @@ class _Commands(TyperGroup):
         except ColumnError as error:
             complain(str(error))
             raise typer.Exit(WRONG_USE) from None
-        except (ValueError, OSError, MemoryError) as error:
+        except (ValueError, OSError, MemoryError, ImportError) as error:  # ImportError: an extra is not installed
             complain(str(error) or type(error).__name__)
             raise typer.Exit(FAILED) from None
 

@@ -37,7 +37,8 @@ class _Classifier(ClassifierMixin, ProvenEstimator):
         given = read_weights(sample_weight, X.shape[0])
         self.classes_ = np.unique(y if given is None else y[given > 0])
         if len(self.classes_) < 2:
-            raise ValueError(f"y: it has one class only, {self.classes_[0]!r}; a classifier needs two classes or more.")
+            only = self.classes_.tolist()[0]
+            raise ValueError(f"y: it has one class only, {only!r}; a classifier needs two classes or more.")
         # a class all of whose samples have weight zero is none; its samples take no part, whatever their code
         code = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         weight = _times_class_weight(given, code, self.classes_, self.class_weight)

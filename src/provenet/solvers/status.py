@@ -29,5 +29,6 @@ _ADVICE = {
     Status.TIME_LIMIT: "Raise max_seconds, loosen tol, or raise beta.",
     Status.STALLED: "The gap stopped falling: try another method, loosen tol, or raise beta.",
     Status.NONFINITE: "The iteration overflowed: rescale the data or try another method.",
-    Status.INTERRUPTED: "Stopped by hand; the best point so far is returned. Pass it as start= to go on.",
+    Status.INTERRUPTED: "Stopped by hand; the best point so far is returned. "
+    "To go on in Python, give it to solve as start=, or fit again with warm_start=True.",
 }
