@@ -23,6 +23,9 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise  # the reader has seen enough: typer ends quietly
+        except KeyboardInterrupt as stop:  # before there was a network to keep: a single fit returns its best so far
+            complain(f"interrupted, and nothing was saved. {stop}".rstrip())
+            raise typer.Exit(FAILED) from None
         except ColumnError as error:
             complain(str(error))
             raise typer.Exit(WRONG_USE) from None

@@ -10,7 +10,7 @@ from torch import Tensor
 from provenet.operators.base import Operator
 from provenet.variable import Factors, Stack
 
-_TILE_BYTES = 4 * 2**20  # intermediates are made in tiles of rows of this size
+_TILE_BYTES = 2 * 2**20  # intermediates are made in tiles of rows of this size
 
 
 class MLPOperator(Operator):
