@@ -207,3 +207,19 @@ def test_interrupting_a_search_is_told_in_a_line(run, flowers, tmp_path, monkeyp
     assert answer.code == 1
     assert "interrupted, and nothing was saved" in answer.err
     assert not (tmp_path / "flowers").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--cv", 2, "--beta", 0.1), "--beta"),
+        (("--betas", 5), "--betas"),
+        (("--delta", 0.5), "--delta"),
+        (("--task", "regression", "--balanced"), "--balanced"),
+    ],
+)
+def test_options_that_would_change_nothing_are_refused(run, flowers, tmp_path, options, named):
+    answer = run("fit", flowers, "--target", "count", *options, *FAST, "--drop", "kind", "--out", "flowers")
+    assert answer.code == 2
+    assert named in answer.err
+    assert not (tmp_path / "flowers").exists()

@@ -19,6 +19,7 @@ from provenet.report import report as write_report
 
 
 def fit(
+    context: typer.Context,
     data: o.DataFile,
     target: o.Targets = [],  # noqa: B006 — typer never changes it
     out: Annotated[
@@ -51,6 +52,12 @@ def fit(
     Example: provenet fit iris.csv --target species --beta 0.01max --out iris
     """
     check_replaceable(out)  # before the work, not after it
+    if cv is None:
+        o.refuse_if_given(context, "betas", "it goes with --cv.")
+    else:
+        o.refuse_if_given(context, "beta", "--cv chooses beta; give one or the other.")
+    if loss != "huber":
+        o.refuse_if_given(context, "delta", "it goes with --loss huber.")
     settings: dict[str, Any] = {
         "activation": activation,
         "n_gates": gates,
@@ -70,6 +77,8 @@ def fit(
         data, target, features=feature, drop=drop, weight=weight, header=header, task=task, loss=loss,
         search=cv is not None, **settings,
     )  # fmt: skip
+    if fitting.task == "regression":
+        o.refuse_if_given(context, "balanced", "a regression has no classes to weigh.")
     estimator, dataset = fitting.estimator, fitting.data
     if cv is None:
         estimator.set_params(beta=beta.on(fitting))

@@ -21,6 +21,13 @@ Task = Literal["auto", "classification", "regression"]
 Activation = Literal["gated_relu", "linear"]
 
 
+def refuse_if_given(context: typer.Context, option: str, reason: str) -> None:
+    """An option that would change nothing is wrong use, not silence."""
+    source = context.get_parameter_source(option)
+    if source is not None and source.name == "COMMANDLINE":
+        raise typer.BadParameter(reason, param_hint=f"--{option}")
+
+
 def positive(value: float | None) -> float | None:
     if value is not None and not 0 < value < float("inf"):
         raise typer.BadParameter(f"it must be a positive, finite number, got {value}.")
