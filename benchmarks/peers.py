@@ -93,5 +93,5 @@ def _gap(problem: pn.Problem, first: np.ndarray, second: np.ndarray, gates: np.n
     keep = (np.linalg.norm(first, axis=1) > 0) & (np.linalg.norm(second, axis=1) > 0)
     u, v, g = first[keep], second[keep], gates[keep]
     balance = np.sqrt(np.linalg.norm(v, axis=1, keepdims=True) / np.linalg.norm(u, axis=1, keepdims=True))
-    network = pn.nn.MLP(*(torch.from_numpy(a).to(torch.float64) for a in (u * balance, v / balance, g)))
+    network = pn.nn.MLP.from_weights(*(torch.from_numpy(a).to(torch.float64) for a in (u * balance, v / balance, g)))
     return pn.certify(problem, network).relative_gap

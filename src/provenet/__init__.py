@@ -1,6 +1,6 @@
 """provenet: blocks of neural networks trained to a proven optimum."""
 
-from provenet.blocks import MLP, formulate
+from provenet.blocks import MLP, FNet, PoolFormer, TokenMap, formulate
 from provenet.certificates import Certificate, certify
 from provenet.estimators import ProvenClassifier, ProvenClassifierCV, ProvenRegressor, ProvenRegressorCV
 from provenet.io import SavedModel, load, save
@@ -12,6 +12,8 @@ __version__ = "0.1.0"
 __all__ = [
     "MLP",
     "Certificate",
+    "FNet",
+    "PoolFormer",
     "Problem",
     "ProvenClassifier",
     "ProvenClassifierCV",
@@ -20,6 +22,7 @@ __all__ = [
     "SavedModel",
     "Solution",
     "Status",
+    "TokenMap",
     "certify",
     "formulate",
     "load",

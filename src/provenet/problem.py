@@ -15,10 +15,11 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from provenet.gates import pattern_key
 from provenet.gauges import Gauge
 from provenet.losses import Loss
 from provenet.operators import Operator
-from provenet.variable import Factors, Stack
+from provenet.variable import Factors, Neurons, Stack
 
 _TINY = torch.finfo(torch.float64).tiny
 
@@ -60,11 +61,11 @@ class BlockLike(Protocol):
 
     name: str
 
-    def network(self, factors: Factors, gate_vectors: Tensor | None, outputs: int) -> nn.Module: ...
+    def network(self, factors: Factors, gates: Tensor | None, readout: str, group: Tensor | None) -> nn.Module: ...
 
-    def neurons(self, network: nn.Module) -> tuple[Tensor, Tensor, Tensor | None]: ...
+    def neurons(self, network: nn.Module, readout: str) -> Neurons: ...
 
-    def rows(self, X: Tensor) -> Tensor: ...
+    def patterns(self, X: Tensor, vectors: Tensor, group: int = 0) -> tuple[Tensor, Tensor]: ...
 
     def settings(self) -> Mapping[str, Any]: ...
 
@@ -75,7 +76,8 @@ class Problem:
 
     ``program`` is in normalised units: X, Y and the sample weights are divided by powers of four (exact), so that
     Z = unit·Z̃, Ŷ = output_unit·(normalised Ŷ) and objective = value_scale·(normalised objective).  ``gate_vectors``
-    (P, p) and ``patterns`` (P, n·ρ) are None and all ones for linear activation.
+    (P, p) and ``patterns`` (P, n·ρ) are None and all ones for linear activation.  ``gate_group`` (P,) is the group of
+    features each gate sees, None where the block has one group; ``mask`` (n, s) says which tokens count, None: all.
     """
 
     block: BlockLike
@@ -90,6 +92,8 @@ class Problem:
     unit: float
     output_unit: float
     value_scale: float
+    gate_group: Tensor | None = None
+    mask: Tensor | None = None
 
     @property
     def scope(self) -> str:
@@ -111,38 +115,45 @@ class Problem:
 
     def network(self, factors: Factors) -> nn.Module:
         """The network of factors in normalised units."""
-        return self.block.network(factors.scaled(self.unit**0.5), self.gate_vectors, self.program.operator.q)
+        gates = None if self.gate_vectors is None else self.gate_vectors[factors.gate]
+        group = None if self.gate_group is None else self.gate_group[factors.gate]
+        return self.block.network(factors.scaled(self.unit**0.5), gates, self.readout, group)
 
     def factors(self, network: nn.Module) -> Factors:
         """The network's neurons, in normalised units, each with its gate among this problem's gates."""
-        left, right, gates = self.block.neurons(network)
+        left, right, gates, group = self.block.neurons(network, self.readout)
         p, q = self.program.operator.p, self.program.operator.q
         if left.shape[1] != p or right.shape[1] != q:
             raise ValueError(
                 f"network: first has {left.shape[1]} and second {right.shape[1]} weights a neuron; "
                 f"this problem needs {p} and {q}."
             )
-        gate = torch.zeros(left.shape[0], dtype=torch.long) if gates is None else self._find_gates(gates)
+        if (gates is None) != (self.gate_vectors is None):
+            has = "none" if gates is None else "gates"
+            raise ValueError(f"network: it has {has}, but the problem's activation is {self.activation}.")
+        if group is None:
+            group = torch.zeros(left.shape[0], dtype=torch.long)
+        gate = group if gates is None else self._find_gates(gates, group)
         return Factors(left, right, gate).to(torch.float64).scaled(self.unit**-0.5)
 
-    def _find_gates(self, gates: Tensor) -> Tensor:
-        if self.gate_vectors is None:
-            raise ValueError("network: it has gates, but the problem's activation is linear.")
-        if gates.shape[0] == 0:
-            return torch.zeros(0, dtype=torch.long)
-        distinct, which = torch.unique(gates.to(torch.float64), dim=0, return_inverse=True)
-        pattern = self.block.rows(self.X) @ distinct.T >= 0
-        found = []
-        known = {row.numpy().tobytes(): k for k, row in enumerate(self.patterns.contiguous())}
-        for column in pattern.T.contiguous():
-            k = known.get(column.numpy().tobytes())
-            if k is None:
+    def _find_gates(self, gates: Tensor, group: Tensor) -> Tensor:
+        """Which of the problem's gates each neuron has: the one in its group with the same pattern."""
+        found = torch.zeros(len(gates), dtype=torch.long)
+        own = torch.zeros(len(self.patterns), dtype=torch.long) if self.gate_group is None else self.gate_group
+        for b in torch.unique(group).tolist():
+            mine = torch.nonzero(own == b).flatten()
+            known = {pattern_key(self.patterns[k]): int(k) for k in mine}
+            members = torch.nonzero(group == b).flatten()
+            distinct, which = torch.unique(gates[members].to(torch.float64), dim=0, return_inverse=True)
+            patterns, _ = self.block.patterns(self.X, distinct, b)
+            names = [known.get(pattern_key(pattern)) for pattern in patterns]
+            if None in names:
                 raise ValueError(
                     "network: a neuron's gate is none of the problem's gates. Formulate the problem with "
                     "gates=network.gates to certify this network among networks with its own gates."
                 )
-            found.append(k)
-        return torch.tensor(found, dtype=torch.long)[which]
+            found[members] = torch.tensor(names, dtype=torch.long)[which]
+        return found
 
 
 def check_beta(beta: float) -> None:

@@ -7,6 +7,7 @@ A *stack* is a plain tensor ``(P, p, q)``: the convex weights ``Z_k``, one matri
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -60,6 +61,15 @@ class Factors:
 
     def select(self, keep: Tensor | slice) -> Factors:
         return Factors(self.left[keep], self.right[keep], self.gate[keep])
+
+
+class Neurons(NamedTuple):
+    """A network's weights: first (N, p), second (N, q), the gate vector (N, p) and the feature group (N,) of each."""
+
+    first: Tensor
+    second: Tensor
+    gates: Tensor | None = None
+    group: Tensor | None = None
 
 
 def factorise(stack: Stack, gates: Tensor | None = None) -> Factors:

@@ -5,17 +5,26 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from provenet.gates import patterns, sample_gates
+from provenet import MLP
+from provenet.gates import sample_gates as sample_by_sides
 
 
 def rows(n: int, p: int, seed: int = 0) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(seed).standard_normal((n, p)))
 
 
+def patterns(Phi: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
+    return MLP().patterns(Phi, vectors)[0]
+
+
+def sample_gates(Phi: torch.Tensor, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
+    return sample_by_sides(lambda draw: MLP().patterns(Phi, draw), Phi.shape[1], count, seed)
+
+
 def test_patterns_are_distinct_and_open_somewhere() -> None:
     _, pattern = sample_gates(rows(20, 2), 30, seed=0)
-    assert pattern.any(dim=0).all()
-    assert torch.unique(pattern, dim=1).shape[1] == pattern.shape[1] == 30
+    assert pattern.any(dim=1).all()
+    assert torch.unique(pattern, dim=0).shape[0] == pattern.shape[0] == 30
 
 
 def test_vectors_give_their_patterns() -> None:
@@ -27,7 +36,7 @@ def test_vectors_give_their_patterns() -> None:
 def test_the_plane_has_only_so_many_patterns() -> None:
     """n lines through the origin cut the plane into 2n cones; one of them may close every row."""
     _, pattern = sample_gates(rows(5, 2), 500, seed=0)
-    assert 5 <= pattern.shape[1] <= 10
+    assert 5 <= pattern.shape[0] <= 10
 
 
 def test_the_seed_decides_and_repeated_rows_change_nothing() -> None:

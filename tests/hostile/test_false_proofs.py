@@ -76,10 +76,10 @@ def test_a_network_of_another_problem(solved: tuple[Case, pn.Solution]) -> None:
     foreign.gates.neg_()
     with pytest.raises(ValueError, match=r"^network: .*gate"):
         pn.certify(case.problem, foreign)
-    ungated = pn.nn.MLP(network.first.detach(), network.second.detach())
+    ungated = pn.nn.MLP.from_weights(network.first.detach(), network.second.detach())
     with pytest.raises(ValueError, match=r"^network: "):
         pn.certify(case.problem, ungated)
-    narrow = pn.nn.MLP(network.first.detach()[:, 1:], network.second.detach(), network.gates[:, 1:])
+    narrow = pn.nn.MLP.from_weights(network.first.detach()[:, 1:], network.second.detach(), network.gates[:, 1:])
     with pytest.raises(ValueError, match=r"^network: "):
         pn.certify(case.problem, narrow)
     with pytest.raises(ValueError, match=r"^network: "):

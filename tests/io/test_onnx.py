@@ -38,5 +38,5 @@ def test_what_cannot_be_exported(tmp_path):
     with pytest.raises(ValueError, match="got Linear"):
         export_onnx(torch.nn.Linear(2, 2), tmp_path / "net.onnx")
     with pytest.raises(ValueError, match="precision"):
-        export_onnx(pn.nn.MLP(torch.ones(1, 2), torch.ones(1, 1)), tmp_path / "net.onnx", "int8")
+        export_onnx(pn.nn.MLP.from_weights(torch.ones(1, 2), torch.ones(1, 1)), tmp_path / "net.onnx", "int8")
     assert not (tmp_path / "net.onnx").exists()

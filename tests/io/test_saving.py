@@ -131,7 +131,11 @@ def test_source_and_settings_that_cannot_be_written(tmp_path):
 
 @pytest.mark.parametrize(
     ("model", "says"),
-    [(classifier(), "not fitted"), (pn.nn.MLP(torch.ones(1, 2), torch.ones(1, 1)), "problem="), ("model", "got str")],
+    [
+        (classifier(), "not fitted"),
+        (pn.nn.MLP.from_weights(torch.ones(1, 2), torch.ones(1, 1)), "problem="),
+        ("model", "got str"),
+    ],
 )
 def test_what_cannot_be_saved_is_refused(model, says, tmp_path):
     with pytest.raises(ValueError, match=says):

@@ -7,45 +7,107 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
+from provenet import nn as modules
 from provenet.operators import Operator
-from provenet.variable import Factors
+from provenet.variable import Factors, Neurons
+
+_BATCH_NUMBERS = 2**23  # sides of gates at a time
 
 
 class Block(ABC):
     """A frozen dataclass of settings that ties an operator to a module.
 
-    ``degree``: how often X enters: A(sX) = s^degree A(X).
+    ``degree``: how often X enters: A(sX) = s^degree A(X).  ``tokens``: whether its outputs are tokens, to be read out.
+    ``masks``: whether the number of tokens may vary.  ``groups``: into how many groups features and outputs are split,
+    each with neurons and gates of its own.
     """
 
     name: str
     degree: int
+    module: type[modules.TwoLayer]
+    tokens: bool = False
+    masks: bool = False
+
+    @property
+    def groups(self) -> int:
+        return 1
 
     @abstractmethod
-    def check(self, X: Tensor) -> None:
-        """Raise ValueError, naming X, its shape and the shape needed, where X is no input of this block."""
+    def check(self, X: Tensor, outputs: int) -> None:
+        """Raise ValueError, naming X or a setting, the shape found and the one needed, where X is no input of it."""
 
     @abstractmethod
-    def rows(self, X: Tensor) -> Tensor:
-        """The arrangement matrix Φ (n·ρ, p): a gate h opens row r where Φ_r h ≥ 0."""
+    def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
+        """(p, q): the sizes of a neuron's two layers."""
+
+    @abstractmethod
+    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+        """Φ h for every vector h, (n, ρ, m), for vectors (m, p): the arrangement matrix, applied."""
+
+    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+        """What rounding may do to `sides`, (n, ρ, m); exact sums of products in any order stay within it."""
+        depth = vectors.shape[1] + 8
+        return depth * torch.finfo(X.dtype).eps * self.sides(X.abs(), vectors.abs(), group)
+
+    def patterns(self, X: Tensor, vectors: Tensor, group: int = 0) -> tuple[Tensor, Tensor]:
+        """(1{Φ h ≥ 0} (m, n·ρ), whether rounding decides on which side of h some row lies (m,)), batch by batch.
+
+        Where it does, one order of summation opens the gate and another may close it: the problem and the network
+        would differ.  Exact ties are open.
+        """
+        _, rho, m = self.sides(X[:1].to(torch.float64), vectors, group).shape
+        out = torch.empty(m, X.shape[0], rho, dtype=torch.bool)
+        torn = torch.zeros(m, dtype=torch.bool)
+        size = max(1, _BATCH_NUMBERS // (rho * m))
+        for i in range(0, X.shape[0], size):
+            x = X[i : i + size].to(torch.float64)
+            side = self.sides(x, vectors, group)
+            out[:, i : i + size] = (side >= 0).permute(2, 0, 1)
+            torn |= self._torn(x, vectors, group, side).any(0).any(0)
+        return out.flatten(1), torn
+
+    def _torn(self, x: Tensor, vectors: Tensor, group: int, side: Tensor) -> Tensor:
+        return (side != 0) & (side.abs() <= self.noise(x, vectors, group))
 
     def size(self, X: Tensor) -> float:
         """The largest entry of the block's input: what X is divided by, up to a power of four."""
-        return float(X.abs().max())
+        low, high = X.aminmax()
+        return float(torch.maximum(-low, high))
 
     @abstractmethod
-    def operator(self, X: Tensor, patterns: Tensor, outputs: int, scale: float) -> Operator:
-        """The operator of X/scale with these patterns (n·ρ, P)."""
+    def operator(
+        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
+    ) -> Operator:
+        """The operator of X/scale with these patterns (P, n·ρ), None where all is open."""
 
-    @abstractmethod
-    def network(self, factors: Factors, gate_vectors: Tensor | None, outputs: int) -> nn.Module:
-        """Neurons → torch module (AT App. A)."""
+    def network(
+        self, factors: Factors, gates: Tensor | None, readout: str = "mean", group: Tensor | None = None
+    ) -> modules.TwoLayer:
+        """Neurons, with the gate vector of each (N, p), → torch module (AT App. A)."""
+        settings = dict(self.settings()) | ({"readout": readout} if self.tokens else {})
+        if self.groups > 1:
+            settings["group"] = group
+        return self.module.from_weights(factors.left, factors.right, gates, **settings)
 
-    @abstractmethod
-    def neurons(self, network: nn.Module) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Torch module → (first (N, p), second (N, q), gates (N, p) or None)."""
+    def neurons(self, network: nn.Module, readout: str = "mean") -> Neurons:
+        """Torch module → its weights."""
+        if not isinstance(network, self.module):
+            raise ValueError(f"network: expected a provenet.nn.{self.module.__name__}, got {type(network).__name__}.")
+        wanted = dict(self.settings()) | ({"readout": readout} if self.tokens else {})
+        for name, value in wanted.items():
+            if network.settings[name] != value:
+                raise ValueError(f"network: {name} is {network.settings[name]}, but the problem's is {value}.")
+        group = network.get_buffer("group") if self.groups > 1 else None
+        return Neurons(network.first.detach(), network.second.detach(), network.gates, group)
 
     def settings(self) -> Mapping[str, Any]:
         """What distinguishes this block from another of its name; JSON-ready."""
         return asdict(self)  # type: ignore[call-overload]
+
+
+def check_tokens(name: str, X: Tensor) -> None:
+    if X.ndim != 3:
+        raise ValueError(f"X: block {name!r} needs tokens of shape (n, s, d), got {tuple(X.shape)}.")

@@ -11,16 +11,17 @@ from torch import Tensor
 from provenet import memory
 from provenet.blocks.base import Block
 from provenet.blocks.mlp import MLP
-from provenet.data.validation import as_samples, as_targets, as_tensor, as_weights, check_finite
-from provenet.gates import patterns as open_rows
-from provenet.gates import sample_gates, undecided
+from provenet.blocks.tokens import FNet, PoolFormer
+from provenet.data.validation import as_mask, as_samples, as_targets, as_tensor, as_weights, check_finite
+from provenet.gates import distinct_gates, sample_gates
 from provenet.gauges import NuclearNorm
 from provenet.losses import LOSSES, Loss
 from provenet.losses.base import power_of_four
+from provenet.nn.base import ACTIVATIONS, READOUTS
 from provenet.problem import Problem, Program, normalised_beta
 
-BLOCKS: dict[str, type[Block]] = {"mlp": MLP}
-ACTIVATIONS = ("linear", "gated_relu")
+BLOCKS: dict[str, type[Block]] = {"mlp": MLP, "poolformer": PoolFormer, "fnet": FNet}
+_MASKED_TOKEN_LOSSES = ("squared", "huber")  # those that are zero where output and target are
 
 
 def make_block(block: str | Block, **settings: Any) -> Block:
@@ -46,39 +47,53 @@ def formulate(
     seed: int | None = 0,
     sample_weight: Any = None,
     loss_settings: dict[str, Any] | None = None,
+    mask: Any = None,
 ) -> Problem:
     """The convex program of a block on data.
 
-    X: samples (n, …).  Y: targets (n, c) or (n,); one-hot or integer labels for ``"softmax"``, zeros and ones for
-    ``"logistic"``.  ``gates``: how many to sample, or gate vectors (P, p) of your own.  Every loss is a sum over
-    samples, each times its ``sample_weight``; samples of weight zero are left out.
+    X: samples (n, d), tokens (n, s, d) or images (n, channels, …), by block.  Y: targets (n, c) or (n,); one-hot or
+    integer labels for ``"softmax"``, zeros and ones for ``"logistic"``; (n, s, c) with ``readout="tokens"``.
+    ``gates``: how many to sample, or gate vectors (P, p) of your own; a block with groups has them in each group.
+    ``mask`` (n, s), for attention: which tokens are there.  Every loss is a sum over samples, each times its
+    ``sample_weight``; samples of weight zero are left out.
     """
     block = make_block(block)
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation: {activation!r} is unknown; choose one of {', '.join(map(repr, ACTIVATIONS))}.")
-    if readout not in ("mean", "tokens"):
+    if readout not in READOUTS:
         raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
-    X = as_samples(X)
-    block.check(X)
+    if readout == "tokens" and not block.tokens:
+        raise ValueError(f"readout: block {block.name!r} has one output a sample, no tokens; choose 'mean'.")
     if loss not in LOSSES and not (isinstance(loss, type) and issubclass(loss, Loss)):
         raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, LOSSES))} or a Loss class.")
-    Y = as_targets(Y, X.shape[0], loss if isinstance(loss, str) else loss.name)
+    loss_name = loss if isinstance(loss, str) else loss.name
+    X, token_mask = _masked(block, X, mask)
+    Y = as_targets(Y, X.shape[0], loss_name, tokens=readout == "tokens")
+    block.check(X, Y.shape[-1])
     weight = as_weights(sample_weight, X.shape[0])
-    if weight is not None:
+    if weight is not None and not bool((weight > 0).all()):
         used = weight > 0
         X, Y, weight = X[used], Y[used], weight[used]
+        token_mask = None if token_mask is None else token_mask[used]
+    if token_mask is not None and readout == "tokens":
+        if loss_name not in _MASKED_TOKEN_LOSSES:
+            raise ValueError(f"mask: with readout='tokens' the loss must be 'squared' or 'huber', got {loss_name!r}.")
+        Y = Y.masked_fill(~token_mask.unsqueeze(-1), 0.0)
 
-    gate_vectors, pattern = _gates(block.rows(X), activation, gates, seed)
+    p, _ = block.weights(X, Y.shape[-1])
+    gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed)
     user_loss = _make_loss(loss, Y, weight, loss_settings or {})
     scaled_loss, y_scale = user_loss.normalised()
     w_scale = power_of_four(float(user_loss.sample_weight.max()))
     scaled_loss = scaled_loss.with_data(scaled_loss.target, user_loss.sample_weight / w_scale)
     x_scale = power_of_four(block.size(X))
     unit, value_scale, beta_unit = _units(x_scale**block.degree, y_scale, w_scale)
-    operator = block.operator(X, pattern, Y.shape[-1], x_scale)
+    operator = block.operator(X, patterns, Y.shape[-1], readout, x_scale, token_mask)
     if operator.output_shape != Y.shape:
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
     program = Program(operator, scaled_loss, NuclearNorm(), normalised_beta(beta, beta_unit))
+    if patterns is None:
+        patterns = torch.ones(block.groups, X.shape[0], dtype=torch.bool)
     return Problem(
         block,
         activation,
@@ -87,12 +102,27 @@ def formulate(
         user_loss,
         float(beta),
         gate_vectors,
-        pattern.T,
+        patterns,
         program,
         unit,
         y_scale,
         value_scale,
+        gate_group,
+        token_mask,
     )
+
+
+def _masked(block: Block, X: Any, mask: Any) -> tuple[Tensor, Tensor | None]:
+    """X with the tokens that are not there set to zero, whatever they held."""
+    if mask is None:
+        return as_samples(X), None
+    if not block.masks:
+        raise ValueError(f"mask: block {block.name!r} has a fixed number of tokens; only 'attention' takes a mask.")
+    tensor = as_samples(X, finite=False)
+    there = as_mask(mask, tensor.shape)
+    tensor.masked_fill_(~there.unsqueeze(-1), 0.0)
+    check_finite(tensor, "X")
+    return tensor, there
 
 
 def _make_loss(loss: str | type[Loss], target: Tensor, weight: Tensor | None, settings: dict[str, Any]) -> Loss:
@@ -103,10 +133,9 @@ def _make_loss(loss: str | type[Loss], target: Tensor, weight: Tensor | None, se
         raise ValueError(f"loss_settings: {settings!r} do not fit loss {kind.name!r} ({error}).") from None
 
 
-def _check_room(rows: Tensor, gates: int) -> None:
-    """A pattern for every row and gate, as truth values and as numbers, and a batch of them while sampling."""
-    needed = rows.shape[0] * gates * (1 + 2 * rows.element_size())
-    memory.check_fits(needed, f"gates: {gates} of them on {rows.shape[0]} rows", "Take fewer gates or samples.")
+def _check_room(rows: int, gates: int) -> None:
+    """A pattern for every row and gate, as truth values and as numbers."""
+    memory.check_fits(rows * gates * 9, f"gates: {gates} of them on {rows} rows", "Take fewer gates or samples.")
 
 
 def _units(x_unit: float, y_unit: float, w_unit: float) -> tuple[float, float, float]:
@@ -120,35 +149,43 @@ def _units(x_unit: float, y_unit: float, w_unit: float) -> tuple[float, float, f
     return unit, value_scale, beta_unit
 
 
-def _gates(rows: Tensor, activation: str, gates: int | Any, seed: int | None) -> tuple[Tensor | None, Tensor]:
+def _gates(
+    block: Block, X: Tensor, p: int, activation: str, gates: int | Any, seed: int | None
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gate vectors (P, p), their patterns (P, n·ρ) and groups (P,); groups follow one another."""
     if activation == "linear":
-        return None, torch.ones(rows.shape[0], 1, dtype=torch.bool)
+        return None, None, torch.arange(block.groups) if block.groups > 1 else None
+    vectors: Tensor | None = None
     if isinstance(gates, Integral) and not isinstance(gates, bool):
         if gates < 1:
             raise ValueError(f"gates: at least one gate is needed, got {gates}.")
         if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
             raise ValueError(f"seed: it must be a whole number from zero on, or None, got {seed!r}.")
-        _check_room(rows, int(gates))
-        return sample_gates(rows, int(gates), seed)
-    vectors = as_tensor(gates, "gates")
-    if vectors.ndim != 2 or vectors.shape[0] == 0 or vectors.shape[1] != rows.shape[1]:
-        raise ValueError(f"gates: gate vectors need shape (P, {rows.shape[1]}), got {tuple(vectors.shape)}.")
-    check_finite(vectors, "gates")
-    torn = torch.nonzero(undecided(rows, vectors))
-    if len(torn):
-        row, gate = torn[0].tolist()
+        count = int(gates)
+    else:
+        vectors = as_tensor(gates, "gates")
+        if vectors.ndim != 2 or vectors.shape[0] == 0 or vectors.shape[1] != p:
+            raise ValueError(f"gates: gate vectors need shape (P, {p}), got {tuple(vectors.shape)}.")
+        check_finite(vectors, "gates")
+        count = len(vectors)
+    rho = block.sides(X[:1].to(torch.float64), torch.zeros(1, p, dtype=torch.float64)).shape[1]
+    _check_room(X.shape[0] * rho, count * block.groups)
+    found = [_group_gates(block, X, b, p, vectors, count, seed) for b in range(block.groups)]
+    group = torch.cat([torch.full((len(v),), b) for b, (v, _) in enumerate(found)]) if block.groups > 1 else None
+    if len(found) == 1:
+        return *found[0], group
+    return torch.cat([v for v, _ in found]), torch.cat([pattern for _, pattern in found]), group
+
+
+def _group_gates(
+    block: Block, X: Tensor, group: int, p: int, vectors: Tensor | None, count: int, seed: int | None
+) -> tuple[Tensor, Tensor]:
+    if vectors is None:
+        return sample_gates(lambda draw: block.patterns(X, draw, group), p, count, seed)
+    patterns, torn = block.patterns(X, vectors, group)
+    if bool(torn.any()):
         raise ValueError(
-            f"gates: gate {gate} passes so close to row {row} of the data that rounding decides on which side it is; "
-            "move the gate a little."
+            f"gates: gate {int(torch.nonzero(torn)[0])} passes so close to a row of the data that rounding decides on "
+            "which side it is; move the gate a little."
         )
-    return _distinct(vectors, open_rows(rows, vectors))
-
-
-def _distinct(vectors: Tensor, pattern: Tensor) -> tuple[Tensor, Tensor]:
-    """One gate a pattern, closed gates dropped: doubles change neither the networks nor the optimum."""
-    first: dict[bytes, int] = {}
-    for k, column in enumerate(pattern.T.contiguous()):
-        if bool(column.any()):
-            first.setdefault(column.numpy().tobytes(), k)
-    keep = list(first.values()) or [0]
-    return vectors[keep], pattern[:, keep]
+    return distinct_gates(vectors, patterns)

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from provenet import nn as modules
 from provenet.blocks.base import Block
 from provenet.operators import MLPOperator
-from provenet.variable import Factors
 
 
 @dataclass(frozen=True)
@@ -21,29 +20,31 @@ class MLP(Block):
 
     name = "mlp"
     degree = 1
+    module = modules.MLP
 
-    def check(self, X: Tensor) -> None:
+    def check(self, X: Tensor, outputs: int) -> None:
         if X.ndim != 2:
             raise ValueError(f"X: block 'mlp' needs shape (n, d), got {tuple(X.shape)}.")
 
-    def rows(self, X: Tensor) -> Tensor:
+    def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
+        return X.shape[1] + self.fit_intercept, outputs
+
+    def _rows(self, X: Tensor) -> Tensor:
         return torch.cat([X, torch.ones_like(X[:, :1])], dim=1) if self.fit_intercept else X
+
+    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+        return (self._rows(X) @ vectors.T).unsqueeze(1)
+
+    def _torn(self, x: Tensor, vectors: Tensor, group: int, side: Tensor) -> Tensor:
+        rows = self._rows(x)
+        other_order = (rows.flip(1) @ vectors.flip(1).T).unsqueeze(1)
+        return ((side != 0) | (other_order != 0)) & (side.abs() <= self.noise(x, vectors))
 
     def size(self, X: Tensor) -> float:
         return max(super().size(X), float(self.fit_intercept))  # the column of ones counts
 
-    def operator(self, X: Tensor, patterns: Tensor, outputs: int, scale: float) -> MLPOperator:
-        return MLPOperator(self.rows(X) / scale, patterns, outputs)
-
-    def network(self, factors: Factors, gate_vectors: Tensor | None, outputs: int) -> modules.MLP:
-        gates = None if gate_vectors is None else gate_vectors[factors.gate]
-        return modules.MLP(factors.left, factors.right, gates, self.fit_intercept)
-
-    def neurons(self, network: nn.Module) -> tuple[Tensor, Tensor, Tensor | None]:
-        if not isinstance(network, modules.MLP):
-            raise ValueError(f"network: expected a provenet.nn.MLP, got {type(network).__name__}.")
-        if network.fit_intercept != self.fit_intercept:
-            raise ValueError(
-                f"network: fit_intercept is {network.fit_intercept}, but the problem's is {self.fit_intercept}."
-            )
-        return network.first.detach(), network.second.detach(), network.gates
+    def operator(
+        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
+    ) -> MLPOperator:
+        pattern = torch.ones(X.shape[0], 1, dtype=torch.bool) if patterns is None else patterns.T
+        return MLPOperator(self._rows(X.to(torch.float64)) / scale, pattern, outputs)

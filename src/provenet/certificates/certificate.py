@@ -15,7 +15,7 @@ from provenet.certificates.gap import duality_gap, relative_gap
 from provenet.problem import Problem
 from provenet.variable import Factors
 
-_BATCH_NUMBERS = 2**18  # of the hidden layer at a time
+_BATCH_NUMBERS = 2**21  # of the hidden layer at a time
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certific
     """
     network = copy.deepcopy(network).to(dtype=torch.float64).eval()
     factors = problem.factors(network)
-    prediction = _predict(network, problem.X, factors.n_neurons) / problem.output_unit
+    prediction = _predict(network, problem, factors) / problem.output_unit
     _check_same_map(problem, factors, prediction)
     gap = duality_gap(problem.program, prediction, float(factors.penalty()))
     if not all(map(_finite, (gap.primal, gap.dual, gap.polar_max))):
@@ -111,11 +111,14 @@ def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certific
     )
 
 
-def _predict(network: nn.Module, X: Tensor, n_neurons: int) -> Tensor:
-    """network(X), some rows at a time: the hidden layer may be far wider than the data."""
-    rows = max(1, _BATCH_NUMBERS // max(n_neurons, 1))
+def _predict(network: nn.Module, problem: Problem, factors: Factors) -> Tensor:
+    """network(X), some samples at a time: the hidden layer may be far wider than the data."""
+    X, mask = problem.X, problem.mask
+    hidden = max(problem.patterns[0].numel() // X.shape[0], X[0].numel()) * max(factors.n_neurons, 1)
+    rows = max(1, _BATCH_NUMBERS // hidden)
+    masks = [] if mask is None else [mask.split(rows)]
     with torch.no_grad():
-        return torch.cat([network(batch) for batch in X.split(rows)])
+        return torch.cat([network(*batch) for batch in zip(X.split(rows), *masks, strict=True)])
 
 
 def _finite(x: float) -> bool:

@@ -63,7 +63,7 @@ def certify(
 
 def _second_opinion(model: SavedModel, problem: Problem) -> float:
     """The relative gap by `provenet.verify`, which shares no code with the certificate."""
-    first, second, gates = problem.block.neurons(model.network)
+    first, second, gates, _ = problem.block.neurons(model.network, problem.readout)
     return verify(
         problem.X.numpy(),
         problem.loss.target.numpy(),

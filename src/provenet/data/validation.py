@@ -11,17 +11,46 @@ from torch import Tensor
 _MOST_CLASSES = 10**6
 
 
-def as_samples(X: Any, name: str = "X") -> Tensor:
-    """(n, …) float64, finite, not empty, a copy of its own."""
-    tensor = as_tensor(X, name)
+_LARGE_BYTES = 256 * 2**20  # float32 samples above this stay float32: they are exact in float64 batch by batch
+
+
+def as_samples(X: Any, name: str = "X", finite: bool = True) -> Tensor:
+    """(n, …) float64, finite, not empty, a copy of its own; large float32 samples as they are."""
+    tensor = _large_float32(X)
+    if tensor is None:
+        tensor = as_tensor(X, name)
     if tensor.data_ptr() == _address(X):
         tensor = tensor.clone()  # what happens to the user's array later must not change the problem
     if tensor.ndim < 2:
         raise ValueError(f"{name}: samples need at least two dimensions (n, d), got shape {tuple(tensor.shape)}.")
     if 0 in tensor.shape:
         raise ValueError(f"{name}: it is empty, shape {tuple(tensor.shape)}.")
-    check_finite(tensor, name)
+    if finite:
+        check_finite(tensor, name)
     return tensor
+
+
+def _large_float32(X: Any) -> Tensor | None:
+    tensor = torch.from_numpy(X) if isinstance(X, np.ndarray) and X.dtype == np.float32 and X.flags.writeable else X
+    if isinstance(tensor, Tensor) and tensor.dtype == torch.float32 and tensor.nbytes > _LARGE_BYTES:
+        return tensor.detach().cpu().contiguous()
+    return None
+
+
+def as_mask(mask: Any, shape: tuple[int, ...], name: str = "mask") -> Tensor:
+    """(n, s) bool, at least one token a sample."""
+    tensor = as_tensor(mask, name)
+    if len(shape) != 3 or tensor.shape != shape[:2]:
+        raise ValueError(
+            f"{name}: for X of shape {tuple(shape)} it needs {tuple(shape[:2])}, got {tuple(tensor.shape)}."
+        )
+    if not bool(((tensor == 0) | (tensor == 1)).all()):
+        raise ValueError(f"{name}: it says which tokens are there: true and false, or ones and zeros.")
+    there = tensor.bool()
+    empty = torch.nonzero(~there.any(1))
+    if len(empty):
+        raise ValueError(f"{name}: sample {int(empty[0])} has no token at all ({len(empty)} such samples).")
+    return there
 
 
 def _address(value: Any) -> int | None:
@@ -31,16 +60,17 @@ def _address(value: Any) -> int | None:
     return value.__array_interface__["data"][0] if isinstance(value, np.ndarray) else None
 
 
-def as_targets(Y: Any, n: int, loss: str, name: str = "Y") -> Tensor:
-    """(n, …, c) float64, a copy of its own; labels become one-hot rows for softmax."""
+def as_targets(Y: Any, n: int, loss: str, name: str = "Y", tokens: bool = False) -> Tensor:
+    """(n, c), or (n, s, c) with one a token, float64, a copy of its own; labels become one-hot for softmax."""
     tensor = as_tensor(Y, name).clone()
     if tensor.ndim == 0 or tensor.shape[0] != n:
         raise ValueError(f"{name}: {n} samples need {n} targets, got shape {tuple(tensor.shape)}.")
     check_finite(tensor, name)
-    if loss == "softmax" and tensor.ndim == 1:
+    labels = 2 if tokens else 1  # dimensions of targets that are labels, or one number each
+    if loss == "softmax" and tensor.ndim == labels:
         tensor = _one_hot(tensor, name)
-    if tensor.ndim == 1:
-        tensor = tensor[:, None]
+    if tensor.ndim == labels:
+        tensor = tensor.unsqueeze(-1)
     if tensor.shape[-1] == 0:
         raise ValueError(f"{name}: it is empty, shape {tuple(tensor.shape)}.")
     if loss == "softmax":

@@ -1,5 +1,5 @@
 """Which gates a block has: sampled hyperplanes, one pattern each."""
 
-from provenet.gates.sampling import patterns, sample_gates, undecided
+from provenet.gates.sampling import distinct_gates, pattern_key, sample_gates
 
-__all__ = ["patterns", "sample_gates", "undecided"]
+__all__ = ["distinct_gates", "pattern_key", "sample_gates"]

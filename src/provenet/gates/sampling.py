@@ -2,60 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import torch
 from torch import Tensor
 
 _ROUNDS = 20  # draws at most this many times the gates asked for
 
-
-def patterns(rows: Tensor, vectors: Tensor) -> Tensor:
-    """1{Φ h_k ≥ 0}, (N, P) bool, for rows Φ (N, p) and vectors (P, p)."""
-    return rows @ vectors.T >= 0
+Opens = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Vectors (m, p) ↦ patterns (m, N) bool, and whether rounding decides somewhere in a pattern (m,) bool."""
 
 
-def undecided(rows: Tensor, vectors: Tensor) -> Tensor:
-    """Where rounding decides on which side of a gate a row lies, (N, P) bool; exact ties, which are open, are not.
+def sample_gates(opens: Opens, p: int, count: int, seed: int | None) -> tuple[Tensor, Tensor]:
+    """``count`` Gaussian gates with distinct, not all-zero patterns; fewer if there are fewer.
 
-    There one order of summation opens the gate and another may close it: the problem and the network would differ.
-    """
-    side, other_order = rows @ vectors.T, rows.flip(1) @ vectors.flip(1).T
-    noise = (rows.shape[1] + 1) * torch.finfo(rows.dtype).eps * (rows.abs() @ vectors.abs().T)
-    return ((side != 0) | (other_order != 0)) & (side.abs() <= noise)
-
-
-def sample_gates(rows: Tensor, count: int, seed: int | None) -> tuple[Tensor, Tensor]:
-    """``count`` Gaussian gates with distinct, not all-zero patterns on Φ = ``rows`` (N, p); fewer if there are fewer.
-
-    Returns vectors (P, p) and patterns (N, P).  The draw depends on the seed and p only, so that repeating a row
+    Returns vectors (P, p) and patterns (P, N).  The draw depends on the seed and p only, so that repeating a row
     changes nothing.
     """
     generator = np.random.default_rng(seed)
-    p = rows.shape[1]
     seen: set[bytes] = set()
     vectors: list[Tensor] = []
-    columns: list[Tensor] = []
-    draw = torch.empty(0, p, dtype=rows.dtype)
+    found: list[Tensor] = []
+    draw = torch.empty(0, p)
     for _ in range(_ROUNDS):
-        draw = torch.from_numpy(generator.standard_normal((count, p))).to(rows.dtype)
-        pattern = patterns(rows, draw)
-        fresh = _fresh(pattern, seen, count - len(seen))
+        draw = torch.from_numpy(generator.standard_normal((count, p)))
+        pattern, torn = opens(draw)
+        fresh = _fresh(pattern, torn, seen, count - len(seen))
         vectors.append(draw[fresh])
-        columns.append(pattern[:, fresh])
+        found.append(pattern[fresh])
         if len(seen) == count:
             break
     if not seen:  # every draw missed all rows: the opposite of any of them opens at every row
-        vectors, columns = [-draw[:1]], [patterns(rows, -draw[:1])]
-    return torch.cat(vectors), torch.cat(columns, dim=1)
+        vectors, found = [-draw[:1]], [opens(-draw[:1])[0]]
+    return (vectors[0], found[0]) if len(found) == 1 else (torch.cat(vectors), torch.cat(found))
 
 
-def _fresh(pattern: Tensor, seen: set[bytes], wanted: int) -> list[int]:
-    """Columns not all zero and not yet ``seen``, at most ``wanted``; ``seen`` is updated."""
-    packed = np.packbits(pattern.T.numpy(), axis=1)
+def distinct_gates(vectors: Tensor, patterns: Tensor) -> tuple[Tensor, Tensor]:
+    """One gate a pattern, closed gates dropped: doubles change neither the networks nor the optimum."""
+    keep = _fresh(patterns, torch.zeros(len(patterns), dtype=torch.bool), set(), len(patterns)) or [0]
+    return vectors[keep], patterns[keep]
+
+
+def _fresh(patterns: Tensor, torn: Tensor, seen: set[bytes], wanted: int) -> list[int]:
+    """Patterns that are decided, not all zero and not yet ``seen``, at most ``wanted``; ``seen`` is updated."""
     keep: list[int] = []
-    for k, row in enumerate(packed):
-        key = row.tobytes()
-        if len(keep) < wanted and key not in seen and row.any():
+    for k, pattern in enumerate(patterns):
+        if len(keep) == wanted:
+            break
+        key = pattern_key(pattern)
+        if key not in seen and bool(pattern.any()) and not bool(torn[k]):
             seen.add(key)
             keep.append(k)
     return keep
+
+
+def pattern_key(pattern: Tensor) -> bytes:
+    """What tells one pattern (N,) from another."""
+    return np.packbits(pattern.numpy()).tobytes()

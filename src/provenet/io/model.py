@@ -105,7 +105,7 @@ class SavedModel:
                 "network: its weights changed after it was certified. Save it with problem=saved.problem(X, Y), "
                 "which certifies it anew."
             )
-        first, second, gates = self.block.neurons(self.network)
+        first, second, gates, _ = self.block.neurons(self.network, self.readout)
         named = {"first": first, "second": second, "gates": gates, "gate_vectors": self.gate_vectors}
         return {name: value.detach().contiguous() for name, value in named.items() if value is not None}
 
@@ -117,7 +117,7 @@ class SavedModel:
         except TypeError as error:
             raise SchemaError(f"block_settings: {error}") from None
         activation = take(problem, "activation", str)
-        network = _network(block, activation, tensors)
+        network = _network(block, activation, take(problem, "readout", str), tensors)
         model = SavedModel(
             network=network,
             certificate=read_certificate(certificate),
@@ -146,7 +146,7 @@ def network_digest(network: nn.Module) -> str:
     return digest(*network.state_dict().values())
 
 
-def _network(block: Block, activation: str, tensors: dict[str, Tensor]) -> nn.Module:
+def _network(block: Block, activation: str, readout: str, tensors: dict[str, Tensor]) -> nn.Module:
     """The module of the saved weights, bit by bit."""
     needed = {"first", "second"} if activation == "linear" else {"first", "second", "gates", "gate_vectors"}
     missing = sorted(needed - set(tensors))
@@ -164,7 +164,7 @@ def _network(block: Block, activation: str, tensors: dict[str, Tensor]) -> nn.Mo
         sizes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
         raise SchemaError(f"tensors: their shapes do not fit together, {sizes}")
     neurons = Factors(first, second, torch.arange(first.shape[0]))
-    return block.network(neurons, gates, second.shape[1])
+    return block.network(neurons, gates, readout)
 
 
 def read_certificate(saved: dict[str, Any]) -> Certificate:

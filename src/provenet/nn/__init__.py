@@ -1,5 +1,7 @@
 """Plain torch modules: what a user ships.  They import nothing of the rest of the package."""
 
+from provenet.nn.base import TwoLayer
 from provenet.nn.mlp import MLP
+from provenet.nn.tokens import FNet, PoolFormer, TokenMap
 
-__all__ = ["MLP"]
+__all__ = ["MLP", "FNet", "PoolFormer", "TokenMap", "TwoLayer"]

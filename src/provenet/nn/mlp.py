@@ -2,41 +2,46 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from provenet.nn.base import TwoLayer
 
 
-class MLP(nn.Module):
-    """x ↦ Σ_j 1{g_jᵀx ≥ 0} (u_jᵀx) v_j; without gates, x ↦ Σ_j (u_jᵀx) v_j (BM eq. 1, 5).
+class MLP(TwoLayer):
+    """x ↦ Σ_j 1{g_jᵀx ≥ 0} (u_jᵀx) v_j; without gates, x ↦ Σ_j (u_jᵀx) v_j (BM eq. 1, 5).  (n, d) → (n, c).
 
-    first: (N, p), second: (N, q), gates: (N, p) or None.  With ``fit_intercept`` x gets a last entry of one, so
-    p = d + 1 and the bias is penalised like any weight.  Inputs are cast to the weights' precision.
+    With ``fit_intercept`` x gets a last entry of one, so p = d + 1 and the bias is penalised like any weight.
     """
 
-    gates: Tensor | None
+    def __init__(
+        self,
+        d: int,
+        c: int,
+        rank: int = 1,
+        n_gates: int = 32,
+        activation: str = "gated_relu",
+        fit_intercept: bool = False,
+        seed: int = 0,
+    ):
+        super().__init__(d + fit_intercept, c, rank, n_gates, activation, seed)
+        self._configure(fit_intercept)
 
-    def __init__(self, first: Tensor, second: Tensor, gates: Tensor | None = None, fit_intercept: bool = False):
-        super().__init__()
-        self.first = nn.Parameter(first.clone())
-        self.second = nn.Parameter(second.clone())
-        self.register_buffer("gates", None if gates is None else gates.clone())
+    def _configure(self, fit_intercept: bool = False) -> None:
         self.fit_intercept = fit_intercept
 
-    def forward(self, x: Tensor) -> Tensor:
-        """(n, d) → (n, c)."""
-        x = x.to(self.first.dtype)
-        if self.fit_intercept:
-            x = torch.cat([x, torch.ones_like(x[:, :1])], dim=1)
-        hidden = x @ self.first.T
-        if self.gates is not None:
-            hidden = hidden * (x @ self.gates.T >= 0)
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"fit_intercept": self.fit_intercept}
+
+    def lift(self, x: Tensor) -> Tensor:
+        return torch.cat([x, torch.ones_like(x[:, :1])], dim=1) if self.fit_intercept else x
+
+    def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
+        """(n, N)."""
+        return x @ weights.T
+
+    def output(self, x: Tensor, hidden: Tensor) -> Tensor:
         return hidden @ self.second
-
-    def penalty(self) -> Tensor:
-        """½(‖first‖² + ‖second‖²)."""
-        return 0.5 * (self.first.square().sum() + self.second.square().sum())
-
-    def extra_repr(self) -> str:
-        n, p = self.first.shape
-        kind = "linear" if self.gates is None else "gated_relu"
-        return f"{p} → {n} neurons → {self.second.shape[1]}, {kind}, fit_intercept={self.fit_intercept}"

@@ -1,6 +1,9 @@
 """Linear operators ``A : Z ↦ Ŷ``, one a file.  They know no loss, no gauge and no solver."""
 
 from provenet.operators.base import Operator
+from provenet.operators.batched import BatchedOperator
 from provenet.operators.mlp import MLPOperator
+from provenet.operators.pooled import PooledOperator
+from provenet.operators.tokens import TokenMeanOperator, TokenRowsOperator
 
-__all__ = ["MLPOperator", "Operator"]
+__all__ = ["BatchedOperator", "MLPOperator", "Operator", "PooledOperator", "TokenMeanOperator", "TokenRowsOperator"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 import torch
@@ -56,8 +57,13 @@ class Operator(ABC):
         """The same operator in another precision."""
 
     def kernel(self) -> Tensor:
-        """AA* (n, n), shared by all output columns, where one exists (``has_kernel``); freshly allocated."""
+        """AA* (rows, rows), shared by all output columns, where one exists (``has_kernel``); freshly allocated."""
         raise ValueError(f"{type(self).__name__} has no kernel.")
+
+    @property
+    def kernel_rows(self) -> int:
+        """The side of the kernel: every entry of the prediction but its output columns."""
+        return math.prod(self.output_shape[:-1])
 
     @property
     def stack_shape(self) -> tuple[int, int, int]:

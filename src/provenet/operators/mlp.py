@@ -25,7 +25,7 @@ class MLPOperator(Operator):
 
     def __init__(self, X: Tensor, pattern: Tensor, outputs: int):
         self.X = X.contiguous()
-        self.pattern = pattern.to(X.dtype)
+        self.pattern = pattern.to(X.dtype).contiguous()
         self.n, self.p = X.shape
         self.n_gates = pattern.shape[1]
         self.q = outputs

@@ -58,7 +58,7 @@ class ADMM(Method[ADMMState]):
         return None if program.operator.has_kernel else "its operator has no kernel; use 'apg' or 'bm'."
 
     def memory(self, program: Program) -> int:
-        n = program.operator.output_shape[0]
+        n = program.operator.kernel_rows
         return n * n * program.operator.dtype.itemsize + 7 * program.operator.stack_bytes
 
     def init(self, program: Program, start: Factors | None) -> ADMMState:

@@ -27,7 +27,8 @@ class KernelSolve:
         self.ridge = torch.zeros(0, dtype=kernel.dtype)
 
     def factor(self, ridge: Tensor) -> None:
-        """Factor diag(ridge) + K, from the kept triangle."""
+        """Factor diag(ridge) + K, from the kept triangle; a ridge (n,) holds for all rows of its sample."""
+        ridge = self._by_row(ridge)
         if torch.equal(ridge, self.ridge):
             return
         array, n = self._array, self._array.shape[0]
@@ -44,14 +45,17 @@ class KernelSolve:
         self.ridge = ridge
 
     def __call__(self, right: Tensor) -> Tensor:
-        """(diag(ridge) + K)⁻¹ right, for right (n, …)."""
-        solution, _ = self._potrs(self._array, right.reshape(right.shape[0], -1).numpy(), lower=1)
+        """(diag(ridge) + K)⁻¹ right, for right (…, c), as many rows as the kernel has before its columns."""
+        solution, _ = self._potrs(self._array, right.reshape(self._array.shape[0], -1).numpy(), lower=1)
         return torch.from_numpy(np.ascontiguousarray(solution)).view(right.shape)
 
     def ridge_times(self, s: Tensor) -> Tensor:
         """diag(ridge) s."""
-        return s * self.ridge.view(-1, *([1] * (s.ndim - 1)))
+        return s * self.ridge.view(*s.shape[:-1], 1)
 
     def trace(self, weight: Tensor) -> float:
         """tr(diag(weight) K), at least the largest eigenvalue."""
-        return float(np.dot(self._diagonal, weight.numpy()))
+        return float(np.dot(self._diagonal, self._by_row(weight).numpy()))
+
+    def _by_row(self, by_sample: Tensor) -> Tensor:
+        return by_sample.repeat_interleave(len(self._diagonal) // len(by_sample))

@@ -63,7 +63,7 @@ def _automatic(program: Program) -> list[Stage]:
     interior, kernel = IPM(), ADMM()
     if interior.refuses(program) is None and _ipm_work(program) <= _IPM_WORK:
         return [Stage(interior), Stage(kernel, 2000), *_finishes(program)]
-    rows = program.operator.output_shape[0]
+    rows = program.operator.kernel_rows
     fits = rows <= _KERNEL_ROWS and memory.fits(kernel.memory(program), 0.5)
     if kernel.refuses(program) is not None or not fits:
         return [Stage(_able(APG(), program), 3000), *_finishes(program)]

@@ -11,7 +11,9 @@ from provenet.testing.close import assert_close, normal
 from provenet.variable import factorise
 
 
-def check_block(block: Block, X: Any, activation: str, outputs: int = 3, seed: int = 0) -> None:
+def check_block(
+    block: Block, X: Any, activation: str, outputs: int = 3, seed: int = 0, readout: str = "mean", mask: Any = None
+) -> None:
     """network(X) = A(Z); weight decay of the network = gauge of Z; and back again.
 
     On data far from unit scale, so that the change of units is seen.
@@ -19,8 +21,11 @@ def check_block(block: Block, X: Any, activation: str, outputs: int = 3, seed: i
     for x_scale, y_scale in ((1.0, 1.0), (1e3, 1e-2), (1e-5, 1e4)):
         samples = torch.as_tensor(X, dtype=torch.float64) * x_scale
         generator = torch.Generator().manual_seed(seed)
-        Y = normal(generator, samples.shape[0], outputs) * y_scale
-        problem = formulate(block, samples, Y, activation=activation, gates=5, beta=0.1, seed=seed)
+        tokens = (samples.shape[1],) if readout == "tokens" else ()
+        Y = normal(generator, samples.shape[0], *tokens, outputs) * y_scale
+        problem = formulate(
+            block, samples, Y, activation=activation, gates=5, beta=0.1, readout=readout, seed=seed, mask=mask
+        )
         op, gauge = problem.program.operator, problem.program.gauge
         stack = normal(generator, *op.stack_shape)
         network: Any = problem.network(factorise(stack))

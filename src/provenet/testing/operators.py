@@ -36,9 +36,9 @@ def _check(op: Operator, generator: torch.Generator, tol: float) -> None:
     assert op.norm_upper() >= norm * (1 - 1e-14), f"norm_upper {op.norm_upper()} is below the norm {norm}"
     _check_factors(op, generator, tol)
 
-    kernel = op.kernel()
-    if kernel is not None:
-        flat = residual.reshape(op.output_shape[0], -1)
+    if op.has_kernel:
+        kernel = op.kernel()
+        flat = residual.reshape(op.kernel_rows, -1)
         expected = op.forward(slope).reshape(flat.shape)
         assert_close(kernel @ flat, expected, tol, "kernel against AA*")
         assert_close(kernel, kernel.T, tol, "symmetry of the kernel")

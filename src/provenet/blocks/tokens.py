@@ -1,0 +1,157 @@
+"""Blocks that mix tokens without weights: Φ_i = h(X_i), B_i(h, v) = h vᵀ (AT eq. 158–160, App. C.5, C.7)."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import isqrt
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from provenet import nn as modules
+from provenet.blocks.base import Block, check_tokens
+from provenet.nn.tokens import pool_tokens
+from provenet.operators import Operator, TokenMeanOperator, TokenRowsOperator
+
+
+class TokenBlock(Block):
+    """`transform` is h; ``growth(X)`` bounds ‖h(X_i)‖_F by its multiple of ‖X_i‖_F."""
+
+    degree = 1
+    tokens = True
+
+    @abstractmethod
+    def transform(self, X: Tensor) -> Tensor:
+        """h(X), (n, s, d) → (n, s, p)."""
+
+    def growth(self, X: Tensor) -> float:
+        return 1.0
+
+    def check(self, X: Tensor, outputs: int) -> None:
+        check_tokens(self.name, X)
+
+    def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
+        return self.transform(X[:1].to(torch.float64)).shape[2], outputs
+
+    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+        return self.transform(X) @ vectors.T
+
+    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+        eps = torch.finfo(X.dtype).eps
+        depth = vectors.shape[1] + 100
+        size = self.growth(X) * torch.linalg.vector_norm(X, dim=(1, 2))[:, None, None]
+        return depth * eps * size * torch.linalg.vector_norm(vectors, dim=1).expand(X.shape[0], X.shape[1], -1)
+
+    def operator(
+        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
+    ) -> Operator:
+        n = X.shape[0]
+        opened = None if patterns is None else patterns.view(patterns.shape[0], n, -1)
+        if readout == "tokens":
+            return TokenRowsOperator.of(X, opened, outputs, self.transform, self.growth(X), scale)
+        return TokenMeanOperator(X, opened, outputs, self.transform, self.growth(X), scale)
+
+
+@dataclass(frozen=True)
+class PoolFormer(TokenBlock):
+    """h(X) = PX: each token's ``window`` × ``window`` neighbourhood on the grid, averaged; cells beyond the grid's edge
+    do not count.  ``grid`` (height, width): tokens row-major; None: a square grid."""
+
+    grid: tuple[int, int] | None = None
+    window: int = 3
+
+    name = "poolformer"
+    module = modules.PoolFormer
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "grid", as_grid(self.grid))  # frozen, and a list when it comes from a file
+        if self.window < 1 or self.window % 2 == 0:
+            raise ValueError(f"window: it must be odd, so that it has a centre, got {self.window}.")
+
+    def check(self, X: Tensor, outputs: int) -> None:
+        super().check(X, outputs)
+        height, width = grid_of(X, self.grid)
+        if self.window > 2 * max(height, width) - 1:
+            raise ValueError(
+                f"window: {self.window} × {self.window} is larger than any neighbourhood on a {height} × {width} grid; "
+                f"{2 * max(height, width) - 1} already reaches every token from every other."
+            )
+
+    def transform(self, X: Tensor) -> Tensor:
+        return pool_tokens(X, self.grid, self.window)
+
+
+@dataclass(frozen=True)
+class FNet(TokenBlock):
+    """h(X) = Re(F_s X F_dᵀ), F without scaling: the Fourier transform over tokens and features."""
+
+    name = "fnet"
+    module = modules.FNet
+
+    def transform(self, X: Tensor) -> Tensor:
+        return torch.fft.fft2(X).real
+
+    def growth(self, X: Tensor) -> float:
+        return float(X.shape[1] * X.shape[2]) ** 0.5
+
+
+@dataclass(frozen=True)
+class TokenMap(TokenBlock):
+    """h(X) by a ``function`` of yours, (n, s, d) → (n, s', p), the same for every sample and linear in scale:
+    h(tX) = t h(X) (AT eq. 160).  It has no weights to train."""
+
+    function: Callable[[Tensor], Tensor]
+
+    name = "token_map"
+    module = modules.TokenMap
+
+    def check(self, X: Tensor, outputs: int) -> None:
+        super().check(X, outputs)
+        some = X[:2].to(torch.float64)
+        rows = self.function(some)
+        if not isinstance(rows, Tensor) or rows.ndim != 3 or rows.shape[0] != some.shape[0]:
+            found = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
+            raise ValueError(f"function: of {tuple(some.shape)} it must make (n, s, p), got {found}.")
+        if not torch.allclose(self.function(4 * some), 4 * rows, rtol=1e-9, atol=0):
+            raise ValueError("function: h(4X) is not 4 h(X); only maps that keep scale are supported.")
+
+    def transform(self, X: Tensor) -> Tensor:
+        return self.function(X)
+
+    def growth(self, X: Tensor) -> float:
+        largest = 0.0
+        for x in X.split(256):
+            size = torch.linalg.vector_norm(x.to(torch.float64).flatten(1), dim=1)
+            image = torch.linalg.vector_norm(self.function(x.to(torch.float64)).flatten(1), dim=1)
+            largest = max(largest, float((image / size.clamp_min(torch.finfo(torch.float64).tiny)).max()))
+        return largest
+
+    def settings(self) -> dict[str, Any]:
+        return {"function": self.function}
+
+
+def as_grid(grid: Any) -> tuple[int, int] | None:
+    """(height, width) as whole numbers; None stays None."""
+    if grid is None:
+        return None
+    sizes = tuple(grid) if isinstance(grid, (tuple, list)) else ()
+    if len(sizes) != 2 or not all(isinstance(size, int) and size >= 1 for size in sizes):
+        raise ValueError(f"grid: two sizes (height, width) from one on are needed, got {grid!r}.")
+    return sizes[0], sizes[1]
+
+
+def grid_of(X: Tensor, grid: tuple[int, int] | None) -> tuple[int, int]:
+    """The grid of X's tokens (n, s, d)."""
+    s = X.shape[1]
+    if grid is None:
+        if isqrt(s) ** 2 != s:
+            raise ValueError(f"grid: {s} tokens make no square; give grid=(height, width) with height·width = {s}.")
+        return isqrt(s), isqrt(s)
+    if grid[0] * grid[1] != s:
+        raise ValueError(
+            f"grid: {grid[0]} × {grid[1]} = {grid[0] * grid[1]} tokens, but X has {s}, shape {tuple(X.shape)}."
+        )
+    return grid

@@ -1,0 +1,99 @@
+"""What every block's module is: two layers of neurons, and what lies between."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+ACTIVATIONS = ("linear", "gated_relu")
+READOUTS = ("mean", "tokens")
+
+
+class TwoLayer(nn.Module):
+    """Σ_j B(D_j Φ(x) u_j, v_j): with gates D_j = 1{Φ(x) g_j ≥ 0}, without D_j = 1.
+
+    first: (N, p), second: (N, q), gates: (N, p) or None.  A block says what Φ is (`hidden`) and what is made of the
+    hidden values (`output`).  Inputs are cast to the weights' precision.
+
+    A fresh module has ``rank`` neurons behind each of ``n_gates`` random gates (``rank`` in all if linear); its
+    weights can be trained by any loop, with ``penalty()`` times β added to the sum of the losses.
+    """
+
+    first: nn.Parameter
+    second: nn.Parameter
+    gates: Tensor | None
+
+    def __init__(self, p: int, q: int, rank: int, n_gates: int, activation: str, seed: int):
+        super().__init__()
+        if activation not in ACTIVATIONS:
+            known = ", ".join(map(repr, ACTIVATIONS))
+            raise ValueError(f"activation: {activation!r} is unknown; choose one of {known}.")
+        for name, value in (("rank", rank), ("n_gates", n_gates)):
+            if value < 1:
+                raise ValueError(f"{name}: at least one is needed, got {value}.")
+        generator = torch.Generator().manual_seed(seed)
+        gated = activation == "gated_relu"
+        N = rank * n_gates if gated else rank
+        first = torch.randn(N, p, generator=generator) / p**0.5
+        second = torch.randn(N, q, generator=generator) / (N * q) ** 0.5
+        gates = torch.randn(n_gates, p, generator=generator).repeat_interleave(rank, 0) if gated else None
+        self._set(first, second, gates)
+
+    def _set(self, first: Tensor, second: Tensor, gates: Tensor | None) -> None:
+        self.first = nn.Parameter(first.clone())
+        self.second = nn.Parameter(second.clone())
+        self.register_buffer("gates", None if gates is None else gates.clone())
+
+    @classmethod
+    def from_weights(cls, first: Tensor, second: Tensor, gates: Tensor | None = None, **settings: Any) -> Any:
+        """A module with these weights (N, p), (N, q) and gates (N, p), and the block's settings."""
+        module = cls.__new__(cls)
+        nn.Module.__init__(module)
+        module._set(first, second, gates)
+        module._configure(**settings)
+        return module
+
+    _configure: Callable[..., None]  # keeps the block's settings
+
+    @property
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """The block's settings, as `from_weights` takes them."""
+
+    @abstractmethod
+    def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
+        """Φ(x) w for every row w of ``weights`` (N, p), in a shape of the block's own."""
+
+    @abstractmethod
+    def output(self, x: Tensor, hidden: Tensor) -> Tensor:
+        """Σ_j B(h_j, v_j) of the hidden values."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.lift(x.to(self.first.dtype))
+        hidden = self.hidden(x, self.first)
+        if self.gates is not None:
+            hidden = hidden * (self.hidden(x, self.gates) >= 0)
+        return self.output(x, hidden)
+
+    def lift(self, x: Tensor) -> Tensor:
+        """What the block makes of its input before any weight."""
+        return x
+
+    def penalty(self) -> Tensor:
+        """½(‖first‖² + ‖second‖²)."""
+        return 0.5 * (self.first.square().sum() + self.second.square().sum())
+
+    def extra_repr(self) -> str:
+        n, p = self.first.shape
+        kind = "linear" if self.gates is None else "gated_relu"
+        rest = "".join(f", {name}={value!r}" for name, value in self.settings.items())
+        return f"{p} → {n} neurons → {self.second.shape[1]}, {kind}{rest}"
+
+
+def read_out(tokens: Tensor, readout: str) -> Tensor:
+    """(b, s, c) → (b, c) for ``mean``, as it is for ``tokens``."""
+    return tokens.mean(1) if readout == "mean" else tokens

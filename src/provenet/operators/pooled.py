@@ -1,0 +1,170 @@
+"""Blocks with one output a sample: their gated, pooled features are a data matrix.
+
+Whatever the block, with the readout ``mean`` or a pooling P_a
+
+    A(Z)_i = Σ_k Σ_a F_k[i, a, :] Z_k[:, (a, ·)],     F_k[i, a, :] = Σ_r P[a, r] D_k[i, r] Φ_i[r, :]
+
+so tokens or positions are summed once, and all gates and outputs share them.  Where F fits into memory it is kept, and
+a step costs what an MLP's does; else it is made batch by batch, and neurons go through their hidden layer.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from functools import cached_property
+
+import torch
+from torch import Tensor
+from typing_extensions import Self
+
+from provenet.operators.base import Operator
+from provenet.operators.batched import BatchedOperator
+from provenet.variable import Factors, Stack
+
+_KEEP_NUMBERS = 2**26  # features up to half a GiB in float64 are kept
+
+
+class PooledOperator(BatchedOperator):
+    """``cells``: a, how many pooled values a neuron has.  ``cells_first``: v is (a, c), else (c, a), row-major."""
+
+    has_kernel = True
+    cells: int = 1
+    cells_first: bool = True
+    outputs: int
+    _features: Tensor | None = None
+
+    @abstractmethod
+    def features(self, rows: slice) -> Tensor:
+        """F of some samples, (b, P, a, p)."""
+
+    @abstractmethod
+    def pooled(self, rows: slice, factors: Factors) -> Tensor:
+        """Every neuron's pooled hidden values Σ_r P[a, r] D[r] Φ[r] u, (b, N, a), without the features."""
+
+    @property
+    def kept(self) -> Tensor | None:
+        """The features of all samples (n, P, a, p), where they fit."""
+        if self._features is None and self.n * self._feature_numbers <= _KEEP_NUMBERS:
+            parts = [self.features(rows) for rows in self.batches(self._feature_numbers)]
+            self._features = torch.cat(parts)
+        return self._features
+
+    @property
+    def _feature_numbers(self) -> int:
+        return self.n_gates * self.cells * self.p
+
+    def stack_numbers(self) -> int:
+        return self._feature_numbers + self.outputs
+
+    def stack_outputs(self, rows: slice, stack: Stack) -> Tensor:
+        kept = self.kept
+        features = self.features(rows) if kept is None else kept[rows]
+        P, p, _ = self.stack_shape
+        by_cell = self._by_cell(stack.reshape(P * p, self.q)).view(P, p, self.cells, self.outputs)
+        return features.flatten(1) @ by_cell.transpose(1, 2).reshape(-1, self.outputs)
+
+    def factor_outputs(self, rows: slice, factors: Factors) -> Tensor:
+        kept = self.kept
+        pooled = self.pooled(rows, factors) if kept is None else _hidden(kept[rows], factors)
+        return pooled.flatten(1) @ self._by_cell(factors.right).reshape(-1, self.outputs)
+
+    def _by_cell(self, right: Tensor) -> Tensor:
+        """Second layers (N, q) as (N, a, c)."""
+        if self.cells_first:
+            return right.view(-1, self.cells, self.outputs)
+        return right.view(-1, self.outputs, self.cells).transpose(1, 2)
+
+    def kernel(self) -> Tensor:
+        kept = self.kept
+        if kept is not None:
+            flat = kept.flatten(1)
+            return flat @ flat.T
+        total = torch.zeros(self.n, self.n, dtype=self.dtype)
+        group = max(1, _KEEP_NUMBERS // (self.n * self.cells * self.p))
+        for gates in torch.arange(self.n_gates).split(group):
+            some = self.restrict(gates)
+            flat = torch.cat([some.features(rows) for rows in self.batches(some._feature_numbers)]).flatten(1)
+            total.addmm_(flat, flat.T)
+        return total
+
+    def restrict(self, gates: Tensor) -> Self:
+        other = super().restrict(gates)
+        other.__dict__.pop("_reduced", None)
+        if self.patterns is not None and self._features is not None:
+            other._features = self._features[:, gates]
+        return other
+
+    def to(self, dtype: torch.dtype) -> Self:
+        other = super().to(dtype)
+        if other is not self:
+            other.__dict__.pop("_reduced", None)
+            other._features = None if self._features is None else self._features.to(dtype)
+        return other
+
+    def reduced(self) -> tuple[Operator, Tensor] | None:
+        return self._reduced
+
+    @cached_property
+    def _reduced(self) -> tuple[Operator, Tensor] | None:
+        kept = self.kept
+        if kept is None:
+            return None
+        rows = kept.reshape(-1, self.p)
+        if rows.shape[0] > 4 * self.p:  # its triangle has the same singular values and right singular vectors
+            rows = torch.linalg.qr(rows, mode="r").R
+        _, sigma, Vh = torch.linalg.svd(rows, full_matrices=False)
+        rank = max(int((sigma > sigma.max() * max(kept.shape) * torch.finfo(self.dtype).eps).sum()), 1)
+        if rank > 0.9 * self.p:
+            return None
+        return FeatureOperator(kept @ Vh[:rank].T, self.outputs, self.cells_first), Vh[:rank].T
+
+
+class FeatureOperator(PooledOperator):
+    """Features (n, P, a, p) as they are; where P = 1, the operator of a linear block."""
+
+    def __init__(self, features: Tensor, outputs: int, cells_first: bool = True):
+        self.dtype = features.dtype
+        self.n, self.n_gates, self.cells, self.p = features.shape
+        self.outputs, self.q, self.cells_first = outputs, outputs * self.cells, cells_first
+        self.output_shape = (self.n, outputs)
+        self._features = features
+
+    @property
+    def kept(self) -> Tensor:
+        assert self._features is not None
+        return self._features
+
+    def features(self, rows: slice) -> Tensor:
+        return self.kept[rows]
+
+    def pooled(self, rows: slice, factors: Factors) -> Tensor:
+        return _hidden(self.features(rows), factors)
+
+    def neuron_numbers(self) -> int:
+        return self.cells
+
+    def sample_sizes(self) -> Tensor:
+        return torch.linalg.vector_norm(self.kept.flatten(2), dim=2).amax(1)
+
+    @property
+    def depth(self) -> int:
+        return self.cells + 10
+
+    def restrict(self, gates: Tensor) -> Self:
+        return type(self)(self.kept[:, gates], self.outputs, self.cells_first)
+
+    def to(self, dtype: torch.dtype) -> Self:
+        return self if dtype == self.dtype else type(self)(self.kept.to(dtype), self.outputs, self.cells_first)
+
+
+def _hidden(features: Tensor, factors: Factors) -> Tensor:
+    """F_{k(j)} u_j, (b, N, a): one product a gate, its neurons side by side."""
+    b, _, a, p = features.shape
+    names, group, width = torch.unique(factors.gate, return_inverse=True, return_counts=True)
+    order = torch.argsort(group, stable=True)
+    slot = torch.empty_like(group)
+    slot[order] = torch.arange(len(group)) - (torch.cumsum(width, 0) - width)[group[order]]
+    blocks = factors.left.new_zeros(len(names), int(width.max()), p).index_put((group, slot), factors.left)
+    some = features if len(names) == features.shape[1] else features[:, names]
+    products = torch.bmm(some.transpose(0, 1).reshape(len(names), b * a, p), blocks.transpose(1, 2))
+    return products.view(len(names), b, a, -1)[group, :, :, slot].transpose(0, 1)
