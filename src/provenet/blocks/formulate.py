@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -67,7 +68,7 @@ def formulate(
     if loss not in LOSSES and not (isinstance(loss, type) and issubclass(loss, Loss)):
         raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, LOSSES))} or a Loss class.")
     loss_name = loss if isinstance(loss, str) else loss.name
-    X, token_mask = _masked(block, X, mask)
+    X, token_mask = as_masked(block, X, mask)
     Y = as_targets(Y, X.shape[0], loss_name, tokens=readout == "tokens")
     block.check(X, Y.shape[-1])
     weight = as_weights(sample_weight, X.shape[0])
@@ -82,16 +83,12 @@ def formulate(
 
     p, _ = block.weights(X, Y.shape[-1])
     gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed)
-    user_loss = _make_loss(loss, Y, weight, loss_settings or {})
-    scaled_loss, y_scale = user_loss.normalised()
-    w_scale = power_of_four(float(user_loss.sample_weight.max()))
-    scaled_loss = scaled_loss.with_data(scaled_loss.target, user_loss.sample_weight / w_scale)
-    x_scale = power_of_four(block.size(X))
-    unit, value_scale, beta_unit = _units(x_scale**block.degree, y_scale, w_scale)
-    operator = block.operator(X, patterns, Y.shape[-1], readout, x_scale, token_mask)
+    user_loss = make_loss(loss, Y, weight, loss_settings or {})
+    scaled_loss, units = normalised(user_loss, block.size(X), block.degree)
+    operator = block.operator(X, patterns, Y.shape[-1], readout, units.x, token_mask)
     if operator.output_shape != Y.shape:
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
-    program = Program(operator, scaled_loss, NuclearNorm(), normalised_beta(beta, beta_unit))
+    program = Program(operator, scaled_loss, NuclearNorm(), normalised_beta(beta, units.beta))
     if patterns is None:
         patterns = torch.ones(block.groups, X.shape[0], dtype=torch.bool)
     return Problem(
@@ -104,15 +101,15 @@ def formulate(
         gate_vectors,
         patterns,
         program,
-        unit,
-        y_scale,
-        value_scale,
+        units.z,
+        units.y,
+        units.value,
         gate_group,
         token_mask,
     )
 
 
-def _masked(block: Block, X: Any, mask: Any) -> tuple[Tensor, Tensor | None]:
+def as_masked(block: Block, X: Any, mask: Any) -> tuple[Tensor, Tensor | None]:
     """X with the tokens that are not there set to zero, whatever they held."""
     if mask is None:
         return as_samples(X), None
@@ -125,7 +122,7 @@ def _masked(block: Block, X: Any, mask: Any) -> tuple[Tensor, Tensor | None]:
     return tensor, there
 
 
-def _make_loss(loss: str | type[Loss], target: Tensor, weight: Tensor | None, settings: dict[str, Any]) -> Loss:
+def make_loss(loss: str | type[Loss], target: Tensor, weight: Tensor | None, settings: dict[str, Any]) -> Loss:
     kind = LOSSES[loss] if isinstance(loss, str) else loss
     try:
         return kind(target, weight, **settings)
@@ -138,15 +135,29 @@ def _check_room(rows: int, gates: int) -> None:
     memory.check_fits(rows * gates * 9, f"gates: {gates} of them on {rows} rows", "Take fewer gates or samples.")
 
 
-def _units(x_unit: float, y_unit: float, w_unit: float) -> tuple[float, float, float]:
-    """The units of Z, of the objective and of β; all must be numbers float64 can hold."""
-    unit, value_scale, beta_unit = y_unit / x_unit, y_unit * y_unit * w_unit, x_unit * y_unit * w_unit
-    if not all(1e-305 < u < 1e305 for u in (unit, value_scale, beta_unit)):
+class Units(NamedTuple):
+    """What one unit of the program is in the user's: of X, Z, Y, the objective and β."""
+
+    x: float
+    z: float
+    y: float
+    value: float
+    beta: float
+
+
+def normalised(loss: Loss, x_size: float, degree: int) -> tuple[Loss, Units]:
+    """The loss on targets and weights of moderate size, and the units; all must be numbers float64 can hold."""
+    scaled, y = loss.normalised()
+    w = power_of_four(float(loss.sample_weight.max()))
+    x = power_of_four(x_size)
+    x_unit = math.prod([x] * degree)  # a product overflows to infinity, a power would raise
+    units = Units(x, y / max(x_unit, 1e-307), y, y * y * w, x_unit * y * w)
+    if not all(1e-305 < u < 1e305 for u in (x_unit, *units[1:])):
         raise ValueError(
-            f"X, Y, sample_weight: at sizes of about {x_unit:.1g}, {y_unit:.1g} and {w_unit:.1g} the weights or the "
+            f"X, Y, sample_weight: at sizes of about {x_unit:.1g}, {y:.1g} and {w:.1g} the weights or the "
             "objective leave the range of float64; rescale them."
         )
-    return unit, value_scale, beta_unit
+    return scaled.with_data(scaled.target, loss.sample_weight / w), units
 
 
 def _gates(

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from provenet.certificates.conditions import rank_conditions
 from provenet.certificates.gap import duality_gap, relative_gap
-from provenet.problem import Problem
+from provenet.problem import Problem, Program
 from provenet.variable import Factors
 
 _BATCH_NUMBERS = 2**21  # of the hidden layer at a time
@@ -91,20 +91,30 @@ def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certific
     network = copy.deepcopy(network).to(dtype=torch.float64).eval()
     factors = problem.factors(network)
     prediction = _predict(network, problem, factors) / problem.output_unit
-    _check_same_map(problem, factors, prediction)
-    gap = duality_gap(problem.program, prediction, float(factors.penalty()))
+    convex = problem.program.operator.forward_factors(factors)
+    check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
+    return certificate_of(problem.program, prediction, factors, problem.beta, problem.value_scale, problem.scope, tol)
+
+
+def certificate_of(
+    program: Program, prediction: Tensor, factors: Factors, beta: float, scale: float, scope: str, tol: float
+) -> Certificate:
+    """The certificate of neurons and their prediction, both in the program's units.
+
+    beta: in the user's units.  scale: the objective's in the user's units over the program's.
+    """
+    gap = duality_gap(program, prediction, float(factors.penalty()))
     if not all(map(_finite, (gap.primal, gap.dual, gap.polar_max))):
         raise ValueError("network: its loss or gradient on this data is not finite; nothing can be certified.")
-    scale, program = problem.value_scale, problem.program
     if not (gap.primal == 0 or torch.finfo(torch.float64).tiny <= gap.primal * scale < float("inf")):
         # below float64's normal numbers primal and dual meet by rounding alone
         raise ValueError(f"problem: its objective, {gap.primal:.3g} times {scale:.3g}, leaves the range of float64.")
     return Certificate(
         primal=gap.primal * scale,
         dual=gap.dual * scale,
-        polar_max=gap.polar_max * problem.beta / program.beta,
-        beta=problem.beta,
-        scope=problem.scope,
+        polar_max=gap.polar_max * beta / program.beta,
+        beta=beta,
+        scope=scope,
         bound=gap.bound,
         tol=float(tol),
         conditions=rank_conditions(factors, *program.operator.stack_shape),
@@ -125,12 +135,11 @@ def _finite(x: float) -> bool:
     return abs(x) < float("inf")
 
 
-def _check_same_map(problem: Problem, factors: Factors, prediction: Tensor) -> None:
+def check_same_map(convex: Tensor, prediction: Tensor, target_size: float) -> None:
     """The network and the convex program must be the same function of the data, or the bound is of another problem."""
-    convex = problem.program.operator.forward_factors(factors)
     size = float(convex.abs().max()) if convex.numel() else 0.0
     difference = float((convex - prediction).abs().max()) if convex.numel() else 0.0
-    if not difference <= 1e-9 * max(size, 1e-300) + 1e-12 * float(problem.program.loss.target.abs().max()):
+    if not difference <= 1e-9 * max(size, 1e-300) + 1e-12 * target_size:
         raise ValueError(
             f"network: its outputs differ from those of its weights in the convex program by {difference:.3e} "
             f"(outputs up to {size:.3e}). It is not a network of this block with these gates."

@@ -32,14 +32,14 @@ def relative_gap(primal: float, dual: float) -> float:
     return (primal - dual) / max(abs(primal), torch.finfo(torch.float64).tiny)
 
 
-def duality_gap(program: Program, prediction: Tensor, penalty: float) -> Gap:
-    """The gap of a point with this prediction Ŷ and penalty Σγ(Z_k).
+def duality_gap(program: Program, prediction: Tensor, penalty: float, final: bool = False) -> Gap:
+    """The gap of a point with this prediction Ŷ and penalty Σγ(Z_k).  ``final``: as `Program.polar` has it.
 
     Θ = ∇L(Ŷ), shrunk by τ until γ_k°(A_k*τΘ) ≤ β for all k; then −L*(τΘ) ≤ p* by weak duality.  The polar's upper
     bound is widened by what rounding in A*Θ can hide.
     """
     theta = program.loss.gradient(prediction)
-    polar = program.gauge.polar(program.operator.adjoint(theta))
+    polar = program.polar(theta, final)
     polar_max = float(polar.upper.max()) + program.operator.rounding(theta)
     largest = program.beta / polar_max if polar_max > 0 else float("inf")
     tau = program.loss.dual_scale(theta, largest)

@@ -19,8 +19,8 @@ def as_samples(X: Any, name: str = "X", finite: bool = True) -> Tensor:
     tensor = _large_float32(X)
     if tensor is None:
         tensor = as_tensor(X, name)
-    if tensor.data_ptr() == _address(X):
-        tensor = tensor.clone()  # what happens to the user's array later must not change the problem
+        if tensor.data_ptr() == _address(X):
+            tensor = tensor.clone()  # what happens to the user's array later must not change the problem
     if tensor.ndim < 2:
         raise ValueError(f"{name}: samples need at least two dimensions (n, d), got shape {tuple(tensor.shape)}.")
     if 0 in tensor.shape:
@@ -31,9 +31,11 @@ def as_samples(X: Any, name: str = "X", finite: bool = True) -> Tensor:
 
 
 def _large_float32(X: Any) -> Tensor | None:
-    tensor = torch.from_numpy(X) if isinstance(X, np.ndarray) and X.dtype == np.float32 and X.flags.writeable else X
-    if isinstance(tensor, Tensor) and tensor.dtype == torch.float32 and tensor.nbytes > _LARGE_BYTES:
-        return tensor.detach().cpu().contiguous()
+    """A copy of a large float32 array, never all of it in float64; None for what is no such array."""
+    if isinstance(X, np.ndarray) and X.dtype == np.float32 and X.nbytes > _LARGE_BYTES:
+        return torch.from_numpy(np.array(X, order="C"))
+    if isinstance(X, Tensor) and X.dtype == torch.float32 and X.nbytes > _LARGE_BYTES:
+        return X.detach().cpu().clone(memory_format=torch.contiguous_format)
     return None
 
 
@@ -60,15 +62,16 @@ def _address(value: Any) -> int | None:
     return value.__array_interface__["data"][0] if isinstance(value, np.ndarray) else None
 
 
-def as_targets(Y: Any, n: int, loss: str, name: str = "Y", tokens: bool = False) -> Tensor:
-    """(n, c), or (n, s, c) with one a token, float64, a copy of its own; labels become one-hot for softmax."""
+def as_targets(Y: Any, n: int, loss: str, name: str = "Y", tokens: bool = False, classes: int | None = None) -> Tensor:
+    """(n, c), or (n, s, c) with one a token, float64, a copy of its own; labels become one-hot for softmax, of so many
+    ``classes``, or as many as there are."""
     tensor = as_tensor(Y, name).clone()
     if tensor.ndim == 0 or tensor.shape[0] != n:
         raise ValueError(f"{name}: {n} samples need {n} targets, got shape {tuple(tensor.shape)}.")
     check_finite(tensor, name)
     labels = 2 if tokens else 1  # dimensions of targets that are labels, or one number each
     if loss == "softmax" and tensor.ndim == labels:
-        tensor = _one_hot(tensor, name)
+        tensor = _one_hot(tensor, name, classes)
     if tensor.ndim == labels:
         tensor = tensor.unsqueeze(-1)
     if tensor.shape[-1] == 0:
@@ -114,11 +117,12 @@ def as_tensor(value: Any, name: str) -> Tensor:
 
 
 def check_finite(tensor: Tensor, name: str) -> None:
+    if tensor.numel() == 0 or all(bool(torch.isfinite(end)) for end in tensor.aminmax()):  # without a copy
+        return
     bad = ~torch.isfinite(tensor)
-    if bool(bad.any()):
-        where = tuple(int(i) for i in torch.nonzero(bad)[0])
-        kind = "NaN" if bool(torch.isnan(tensor[where])) else "infinity"
-        raise ValueError(f"{name}: it contains {kind} ({int(bad.sum())} bad values, the first at index {where}).")
+    where = tuple(int(i) for i in torch.nonzero(bad)[0])
+    kind = "NaN" if bool(torch.isnan(tensor[where])) else "infinity"
+    raise ValueError(f"{name}: it contains {kind} ({int(bad.sum())} bad values, the first at index {where}).")
 
 
 def _on_simplex(rows: Tensor, name: str) -> Tensor:
@@ -129,10 +133,12 @@ def _on_simplex(rows: Tensor, name: str) -> Tensor:
     return rows / total
 
 
-def _one_hot(labels: Tensor, name: str) -> Tensor:
+def _one_hot(labels: Tensor, name: str, classes: int | None) -> Tensor:
     index = labels.to(torch.long)
     if not bool((index == labels).all()) or int(index.min()) < 0:
         raise ValueError(f"{name}: softmax labels (n,) are class indices 0, 1, 2, ….")
     if int(index.max()) >= _MOST_CLASSES:
         raise ValueError(f"{name}: class index {int(index.max())} would mean {int(index.max()) + 1} outputs.")
-    return torch.nn.functional.one_hot(index).to(torch.float64)
+    if classes is not None and int(index.max()) >= classes:
+        raise ValueError(f"{name}: class index {int(index.max())} is beyond the {classes} outputs.")
+    return torch.nn.functional.one_hot(index, classes or -1).to(torch.float64)
