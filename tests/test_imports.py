@@ -14,6 +14,7 @@ ROOT = Path(provenet.__file__).parent
 FLOORS = (
     {"variable", "verify", "memory"},
     {"operators", "losses", "gauges", "gates", "nn", "data"},
+    {"polar"},
     {"problem"},
     {"certificates"},
     {"solvers"},

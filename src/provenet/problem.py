@@ -16,9 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from provenet.gates import pattern_key
-from provenet.gauges import Gauge
+from provenet.gauges import Bounds, Gauge
 from provenet.losses import Loss
 from provenet.operators import Operator
+from provenet.polar import polar_bounds
 from provenet.variable import Factors, Neurons, Stack
 
 _TINY = torch.finfo(torch.float64).tiny
@@ -43,8 +44,14 @@ class Program:
     @cached_property
     def beta_max(self) -> float:
         """max_k γ°(A_k*∇L(0)): from here on Z = 0 is optimal."""
-        slope = self.operator.adjoint(self.loss.gradient(torch.zeros_like(self.loss.target)))
-        return float(self.gauge.polar(slope).upper.max())
+        return float(self.polar(self.loss.gradient(torch.zeros_like(self.loss.target))).upper.max())
+
+    def polar(self, theta: Tensor, final: bool = False) -> Bounds:
+        """γ°(A_k*Θ) of every gate, bounded from both sides; what rounding in A* can hide is not yet in it.
+
+        ``final``: take the best kind of bound that can be afforded once, not one for every look.
+        """
+        return polar_bounds(self.operator, self.gauge, theta, final)
 
     def with_beta(self, beta: float) -> Program:
         return replace(self, beta=beta)

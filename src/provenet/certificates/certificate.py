@@ -103,7 +103,7 @@ def certificate_of(
 
     beta: in the user's units.  scale: the objective's in the user's units over the program's.
     """
-    gap = duality_gap(program, prediction, float(factors.penalty()))
+    gap = duality_gap(program, prediction, float(factors.penalty()), final=True)
     if not all(map(_finite, (gap.primal, gap.dual, gap.polar_max))):
         raise ValueError("network: its loss or gradient on this data is not finite; nothing can be certified.")
     if not (gap.primal == 0 or torch.finfo(torch.float64).tiny <= gap.primal * scale < float("inf")):

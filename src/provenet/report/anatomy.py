@@ -68,5 +68,5 @@ def dissect(solution: Solution) -> Anatomy:
     kept = {k: s[s > _NOTHING * largest] for k, s in raw.items()}
     negligible = sum(s.size for s in raw.values()) - sum(s.size for s in kept.values())
     theta = program.loss.gradient(program.operator.forward_factors(factors.to(program.operator.dtype)))
-    pull = program.gauge.polar(program.operator.adjoint(theta)).upper.double().numpy() / program.beta
+    pull = program.polar(theta).upper.double().numpy() / program.beta
     return Anatomy({k: s for k, s in kept.items() if s.size}, pull, negligible)

@@ -130,7 +130,7 @@ def _matched_ridge(program: Program, solve: KernelSolve, metric: Tensor, predict
     gauge then agree on how much to shrink.  log γ° grows in log ρ with a slope between 0 and 1, so a few secant steps
     find ρ as well as is needed.
     """
-    op, loss = program.operator, program.loss
+    loss = program.loss
     if program.beta_max == 0:
         return 1.0
     rhs = prediction - loss.gradient(prediction) / metric.view_as(loss.weight)
@@ -140,7 +140,7 @@ def _matched_ridge(program: Program, solve: KernelSolve, metric: Tensor, predict
     for _ in range(6):
         rho = max(math.exp(log_rho), least)
         solve.factor(rho / metric)
-        polar = rho * float(program.gauge.polar(op.adjoint(solve(rhs))).upper.max())
+        polar = rho * float(program.polar(solve(rhs)).upper.max())
         excess = math.log(polar / program.beta)
         if abs(excess) < 1:
             break

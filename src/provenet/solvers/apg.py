@@ -98,8 +98,7 @@ class APG(Method[APGState]):
 
     def look(self, program: Program, state: APGState, gap: Gap) -> APGState:
         """Price all gates; work on those that are open and those that most want to be."""
-        slope = program.operator.adjoint(program.loss.gradient(state.prediction))
-        polar = program.gauge.polar(slope).upper
+        polar = program.polar(program.loss.gradient(state.prediction)).upper
         is_open = torch.zeros_like(polar, dtype=torch.bool)
         is_open[state.gates[(state.values > 0) | (state.ahead.abs().amax(dim=(1, 2)) > 0)]] = True
         price = torch.where(is_open, 0.0, polar)

@@ -84,7 +84,7 @@ class WorkingSetIPM(Method[WorkingSetState]):
     def _wanted(self, program: Program, factors: Factors, gates: Tensor) -> Tensor:
         """``gates`` and those whose polar reaches β, the largest first while the inner method has room."""
         prediction = program.operator.forward_factors(factors)
-        polar = program.gauge.polar(program.operator.adjoint(program.loss.gradient(prediction))).upper
+        polar = program.polar(program.loss.gradient(prediction)).upper
         outside = torch.ones_like(polar, dtype=torch.bool)
         outside[gates] = False
         entering = torch.nonzero(outside & (polar > _ENTER * program.beta)).flatten()
