@@ -1,0 +1,15 @@
+"""An independent checker of certificates: numpy, plain formulas, nothing else of the package.
+
+For a two-layer block  f(X_i) = Σ_j B_i(D_j Φ_i u_j, v_j),  D_j = 1{Φ_i g_j ≥ 0} (without gates: D_j = 1),  it computes
+
+    primal = Σ_i w_i ℓ(f(X_i), Y_i) + β/2 Σ_j (‖u_j‖² + ‖v_j‖²)
+    Θ      = the gradient of the loss at the network's outputs
+    polar  = max_k σ_max(A_k*Θ)  over every gate k of the problem, A_k(uvᵀ)_i = B_i(D_k Φ_i u, v)
+    dual   = −L*(τΘ)  for a τ with τ·polar ≤ β
+
+By weak duality no network with these gates has an objective below ``dual``, whatever Θ is.
+"""
+
+from provenet.verify.check import Verdict, verify
+
+__all__ = ["Verdict", "verify"]

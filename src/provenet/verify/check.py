@@ -1,0 +1,246 @@
+"""The verdict on a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provenet.verify.forms import Rows, make_form
+from provenet.verify.losses import EPS, LOSSES, best_squared_scale, targets
+
+Array = NDArray[np.float64]
+_BATCH_NUMBERS = 2**17  # of X at a time
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The network's objective, a lower bound of every such network's, and the largest σ_max(A_k*Θ)."""
+
+    primal: float
+    dual: float
+    polar_max: float
+
+    @property
+    def gap(self) -> float:
+        return self.primal - self.dual
+
+    @property
+    def relative_gap(self) -> float:
+        return self.gap / max(abs(self.primal), float(np.finfo(np.float64).tiny))
+
+
+def verify(
+    X: Any,
+    Y: Any,
+    first: Any,
+    second: Any,
+    gates: Any = None,
+    *,
+    block: str = "mlp",
+    loss: str,
+    beta: float,
+    sample_weight: Any = None,
+    gate_vectors: Any = None,
+    delta: float = 1.0,
+    readout: str = "mean",
+    mask: Any = None,
+    group: Any = None,
+    gate_group: Any = None,
+    groups: int = 1,
+    fit_intercept: bool = False,
+    scale: str | None = None,
+    grid: Any = None,
+    window: int = 3,
+    kernel: Any = 3,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    pool: Any = 1,
+) -> Verdict:
+    """The verdict on a network's weights and its data, in the user's own units.
+
+    X (n, d), tokens (n, s, d) or images (n, channels, …), by ``block``; the transformed tokens h(X) for "token_map".
+    Y (n, c) or (n,), class indices (n,) for softmax; (n, s, c) or (n, s) with ``readout="tokens"``.
+    first (N, p), second (N, q), gates (N, p) or None for the linear network.  gate_vectors (P, p): all gates of the
+    problem; by default the network's own.  group (N,), gate_group (P,): the feature group of each neuron and gate, for
+    "bfno" with its ``groups``.  mask (n, s): which tokens are there, by default all.
+    loss: "squared", "softmax", "logistic" or "huber" (with its ``delta``).  The rest are settings of the blocks.
+    """
+    if loss not in LOSSES:
+        raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, LOSSES))}.")
+    if not (0 < beta < np.inf and 0 < delta < np.inf):
+        raise ValueError(f"beta, delta: they must be positive, finite numbers, got {beta!r} and {delta!r}.")
+    if readout not in ("mean", "tokens") or (readout == "tokens" and block in ("mlp", "cnn")):
+        raise ValueError(f"readout: 'mean', or 'tokens' for blocks that have tokens, got {readout!r}.")
+    X, Y, mask, w = _used(X, Y, mask, sample_weight)
+    first, second = (np.asarray(a, dtype=np.float64) for a in (first, second))
+    settings = {"fit_intercept": fit_intercept, "scale": scale, "grid": grid, "window": window, "kernel": kernel}
+    settings |= {"stride": stride, "padding": padding, "dilation": dilation, "pool": pool}
+    form = make_form(block, X.shape, settings)
+    parts = _Parts(groups, X.shape[-1], len(first), gates, gate_vectors, group, gate_group)
+    data = _Samples(form, X, readout, mask)
+
+    prediction = data.outputs(first, second, parts)
+    if not np.isfinite(prediction).all():
+        raise ValueError("first, second: the network's outputs on X are not finite; there is nothing to verify.")
+    Y = targets(Y, loss, prediction.shape[-1], tokens=readout == "tokens")
+    if Y.shape != prediction.shape:
+        raise ValueError(f"Y: it has shape {Y.shape}, the network's outputs {prediction.shape}.")
+    w = data.row_weights(w)
+    rows = (-1, Y.shape[-1])
+    value, theta, conjugate = LOSSES[loss](prediction.reshape(rows), Y.reshape(rows), delta)
+    primal = float((w * value).sum()) + beta / 2 * float((first**2).sum() + (second**2).sum())
+
+    weighted = (w * theta).reshape(Y.shape)  # the gradient of the weighted loss
+    sizes = first.shape[1], second.shape[1]
+    polar_max = max(data.polar(b, weighted, sizes, parts) for b in range(groups))
+    largest = beta / polar_max if polar_max > 0 else np.inf
+    tau = best_squared_scale(theta, Y.reshape(rows), w, largest) if loss == "squared" else min(1.0, largest)
+    dual = -float((w * conjugate(tau)).sum())
+    return Verdict(primal, dual, polar_max)
+
+
+def _used(X: Any, Y: Any, mask: Any, sample_weight: Any) -> tuple[NDArray[Any], NDArray[Any], Any, Array]:
+    """The samples that count, and how much."""
+    X, Y = np.asarray(X), np.asarray(Y)
+    w = np.ones(len(X)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if w.shape != (len(X),) or not ((w >= 0) & (w < np.inf)).all():
+        raise ValueError("sample_weight: one weight a sample, finite and not negative, is needed.")
+    if Y.ndim == 0 or len(Y) != len(X):
+        raise ValueError(f"Y: {len(X)} samples need as many targets, got shape {Y.shape}.")
+    if mask is not None:
+        mask = np.asarray(mask, dtype=bool)[w > 0]
+    return X[w > 0], Y[w > 0], mask, w[w > 0]
+
+
+class _Parts:
+    """What belongs to each feature group: columns of X, neurons, and the gate vectors to be judged."""
+
+    def __init__(
+        self, groups: int, d: int, neurons: int, gates: Any, vectors: Any, group: Any, vector_group: Any
+    ) -> None:
+        self.groups, self.width = groups, d // groups
+        if groups > 1 and (group is None or d % groups):
+            raise ValueError(f"groups: {groups} of them need group (N,) and a number of features they divide, got {d}.")
+        self.gates = None if gates is None else np.asarray(gates, dtype=np.float64)
+        self.vectors = None if vectors is None else np.asarray(vectors, dtype=np.float64)
+        if groups > 1 and vectors is not None and vector_group is None:
+            raise ValueError("gate_group: gate_vectors of a block with groups need it.")
+        self.group = np.zeros(neurons, dtype=int) if group is None else np.asarray(group)
+        n_vectors = 0 if self.vectors is None else len(self.vectors)
+        self.vector_group = np.zeros(n_vectors, dtype=int) if vector_group is None else np.asarray(vector_group)
+        for name, found in (("group", self.group), ("gate_group", self.vector_group)):
+            if not np.isin(found, np.arange(groups)).all():
+                raise ValueError(f"{name}: with {groups} groups its entries are 0 to {groups - 1}.")
+
+    def columns(self, X: Array, b: int) -> Array:
+        return X if self.groups == 1 else X[..., b * self.width : (b + 1) * self.width]
+
+    def judged(self, b: int, p: int) -> Array | None:
+        """Every gate of the problem and of the network in group b, (P, p); None: no gates at all."""
+        if self.gates is None and self.vectors is None:
+            return None
+        found = []
+        if self.vectors is not None:
+            found.append(self.vectors[self.vector_group == b])
+        if self.gates is not None:
+            found.append(self.gates[self.group == b])
+        vectors = np.vstack([np.zeros((0, p)), *(g for g in found if len(g))])
+        return np.unique(vectors, axis=0) if len(vectors) else np.zeros((1, p))
+
+
+class _Samples:
+    """The samples, batch by batch, and how tokens are read out: outputs (n, t, c) → predictions."""
+
+    def __init__(self, form: Rows, X: NDArray[Any], readout: str, mask: NDArray[np.bool_] | None) -> None:
+        self.form, self.X, self.readout = form, X, readout
+        self.size = min(max(_BATCH_NUMBERS // X[0].size, 16), 4096)
+        self.mask = mask
+        if mask is not None and (X.ndim != 3 or mask.shape != X.shape[:2] or not mask.any(axis=1).all()):
+            raise ValueError(f"mask: (n, s) with a token in every sample is needed, got shape {mask.shape}.")
+
+    def batches(self) -> Iterator[tuple[slice, Array]]:
+        for i in range(0, len(self.X), self.size):
+            rows = slice(i, min(i + self.size, len(self.X)))
+            x = self.X[rows].astype(np.float64)
+            if self.mask is not None:
+                x = np.where(self.mask[rows][..., None], x, 0.0)
+            yield rows, x
+
+    def share(self, rows: slice, tokens: int) -> Array:
+        """How much each token counts in the prediction, (b, t) for the mean readout."""
+        if self.mask is None:
+            return np.full((rows.stop - rows.start, tokens), 1 / tokens)
+        there = self.mask[rows]
+        return there / there.sum(axis=1, keepdims=True)
+
+    def outputs(self, first: Array, second: Array, parts: _Parts) -> Array:
+        """The network's predictions, (n, c) or (n, s, c)."""
+        found = []
+        for rows, x in self.batches():
+            per_group = []
+            for b in range(parts.groups):
+                mine = parts.group == b
+                ready = self.form.prepare(parts.columns(x, b))
+                hidden = self.form.hidden(ready, first[mine])
+                if parts.gates is not None:
+                    hidden = hidden * (self.form.hidden(ready, parts.gates[mine]) >= 0)
+                per_group.append(self.form.outputs(ready, hidden, second[mine]))
+            tokens = np.concatenate(per_group, axis=2)
+            if self.readout == "mean":
+                tokens = np.einsum("it,itc->ic", self.share(rows, tokens.shape[1]), tokens)
+            found.append(tokens)
+        return np.concatenate(found)
+
+    def row_weights(self, w: Array) -> Array:
+        """How much each row of the predictions counts in the loss, (rows, 1); a missing token's does not."""
+        if self.readout == "mean":
+            return w[:, None]
+        there = np.ones(self.X.shape[:2]) if self.mask is None else self.mask
+        return (w[:, None] * there).reshape(-1, 1)
+
+    def polar(self, b: int, theta: Array, weights: tuple[int, int], parts: _Parts) -> float:
+        """max_k σ_max(A_k*Θ) over the gates of group b: no less, rounding included."""
+        outputs = theta.shape[-1] // parts.groups
+        theta = theta[..., b * outputs : (b + 1) * outputs]
+        vectors = parts.judged(b, weights[0])
+        slopes = np.zeros((1 if vectors is None else len(vectors), *weights))
+        sizes = np.zeros(weights)  # what the entries of every slope add up, in absolute value
+        bound = self.form.absolute()
+        terms = 0
+        for rows, x in self.batches():
+            x = parts.columns(x, b)
+            ready = self.form.prepare(x)
+            at = self._at_tokens(theta[rows], rows, ready)
+            sides = self.form.hidden(ready, np.zeros((1, weights[0])) if vectors is None else vectors)
+            for k in range(len(slopes)):
+                slopes[k] += self._slope(ready, sides[:, :, k] >= 0, at, weights)
+            sizes += bound.slope(bound.prepare(np.abs(x)), np.ones(sides.shape[:2], dtype=bool), np.abs(at))
+            terms = max(terms, sides.shape[0] * sides.shape[1])
+        # an entry rounds where X is prepared, in the sum over a batch, and where batches are added
+        roundings = self.X[0].size + terms + len(self.X) // self.size + 8
+        hidden_by_rounding = roundings * EPS * float(np.linalg.norm(sizes))
+        polar = hidden_by_rounding + max(_spectral_norm_upper(G) for G in slopes)
+        if not np.isfinite(polar):
+            raise ValueError("X, Y: at these sizes the dual leaves the range of float64; rescale them.")
+        return polar
+
+    def _at_tokens(self, theta: Array, rows: slice, ready: Array) -> Array:
+        """Θ of the predictions → Θ of the outputs (b, t, c)."""
+        if self.readout == "tokens":
+            return theta
+        return self.share(rows, self.form.tokens(ready))[:, :, None] * theta[:, None, :]
+
+    def _slope(self, ready: Array, opened: NDArray[np.bool_], theta: Array, weights: tuple[int, int]) -> Array:
+        G = self.form.slope(ready, opened, theta)
+        if G.shape != weights:
+            raise ValueError(f"first, second: a neuron has {weights} weights; on this X and Y it needs {G.shape}.")
+        return G
+
+
+def _spectral_norm_upper(G: Array) -> float:
+    return float(np.linalg.svd(G, compute_uv=False)[0]) * (1 + 8 * sum(G.shape) * EPS)
