@@ -1,6 +1,6 @@
 """provenet: blocks of neural networks trained to a proven optimum."""
 
-from provenet.blocks import MLP, FNet, PoolFormer, TokenMap, formulate
+from provenet.blocks import CNN, MLP, FNet, PoolFormer, TokenMap, formulate
 from provenet.certificates import Certificate, certify
 from provenet.estimators import ProvenClassifier, ProvenClassifierCV, ProvenRegressor, ProvenRegressorCV
 from provenet.io import SavedModel, load, save
@@ -10,6 +10,7 @@ from provenet.solvers import Solution, Status, solve
 __version__ = "0.1.0"
 
 __all__ = [
+    "CNN",
     "MLP",
     "Certificate",
     "FNet",

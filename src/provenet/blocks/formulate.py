@@ -11,6 +11,7 @@ from torch import Tensor
 
 from provenet import memory
 from provenet.blocks.base import Block
+from provenet.blocks.cnn import CNN
 from provenet.blocks.mlp import MLP
 from provenet.blocks.tokens import FNet, PoolFormer
 from provenet.data.validation import as_mask, as_samples, as_targets, as_tensor, as_weights, check_finite
@@ -21,7 +22,7 @@ from provenet.losses.base import power_of_four
 from provenet.nn.base import ACTIVATIONS, READOUTS
 from provenet.problem import Problem, Program, normalised_beta
 
-BLOCKS: dict[str, type[Block]] = {"mlp": MLP, "poolformer": PoolFormer, "fnet": FNet}
+BLOCKS: dict[str, type[Block]] = {"mlp": MLP, "cnn": CNN, "poolformer": PoolFormer, "fnet": FNet}
 _MASKED_TOKEN_LOSSES = ("squared", "huber")  # those that are zero where output and target are
 
 
@@ -65,9 +66,7 @@ def formulate(
         raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
     if readout == "tokens" and not block.tokens:
         raise ValueError(f"readout: block {block.name!r} has one output a sample, no tokens; choose 'mean'.")
-    if loss not in LOSSES and not (isinstance(loss, type) and issubclass(loss, Loss)):
-        raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, LOSSES))} or a Loss class.")
-    loss_name = loss if isinstance(loss, str) else loss.name
+    loss_name = loss_kind(loss).name
     X, token_mask = as_masked(block, X, mask)
     Y = as_targets(Y, X.shape[0], loss_name, tokens=readout == "tokens")
     block.check(X, Y.shape[-1])
@@ -76,11 +75,7 @@ def formulate(
         used = weight > 0
         X, Y, weight = X[used], Y[used], weight[used]
         token_mask = None if token_mask is None else token_mask[used]
-    if token_mask is not None and readout == "tokens":
-        if loss_name not in _MASKED_TOKEN_LOSSES:
-            raise ValueError(f"mask: with readout='tokens' the loss must be 'squared' or 'huber', got {loss_name!r}.")
-        Y = Y.masked_fill(~token_mask.unsqueeze(-1), 0.0)
-
+    Y = as_masked_targets(Y, token_mask, readout, loss_name)
     p, _ = block.weights(X, Y.shape[-1])
     gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed)
     user_loss = make_loss(loss, Y, weight, loss_settings or {})
@@ -122,8 +117,26 @@ def as_masked(block: Block, X: Any, mask: Any) -> tuple[Tensor, Tensor | None]:
     return tensor, there
 
 
+def as_masked_targets(Y: Tensor, mask: Tensor | None, readout: str, loss: str) -> Tensor:
+    """Y (n, s, c) of tokens that are not there set to zero, as the outputs are."""
+    if mask is None or readout != "tokens":
+        return Y
+    if loss not in _MASKED_TOKEN_LOSSES:
+        raise ValueError(f"mask: with readout='tokens' the loss must be 'squared' or 'huber', got {loss!r}.")
+    return Y.masked_fill(~mask.unsqueeze(-1), 0.0)
+
+
+def loss_kind(loss: str | type[Loss]) -> type[Loss]:
+    """A loss by name, or the class itself."""
+    if isinstance(loss, type) and issubclass(loss, Loss):
+        return loss
+    if not isinstance(loss, str) or loss not in LOSSES:
+        raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, LOSSES))} or a Loss class.")
+    return LOSSES[loss]
+
+
 def make_loss(loss: str | type[Loss], target: Tensor, weight: Tensor | None, settings: dict[str, Any]) -> Loss:
-    kind = LOSSES[loss] if isinstance(loss, str) else loss
+    kind = loss_kind(loss)
     try:
         return kind(target, weight, **settings)
     except TypeError as error:

@@ -2,8 +2,17 @@
 
 from provenet.operators.base import Operator
 from provenet.operators.batched import BatchedOperator
+from provenet.operators.cnn import CNNOperator
 from provenet.operators.mlp import MLPOperator
 from provenet.operators.pooled import PooledOperator
 from provenet.operators.tokens import TokenMeanOperator, TokenRowsOperator
 
-__all__ = ["BatchedOperator", "MLPOperator", "Operator", "PooledOperator", "TokenMeanOperator", "TokenRowsOperator"]
+__all__ = [
+    "BatchedOperator",
+    "CNNOperator",
+    "MLPOperator",
+    "Operator",
+    "PooledOperator",
+    "TokenMeanOperator",
+    "TokenRowsOperator",
+]

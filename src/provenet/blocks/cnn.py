@@ -1,0 +1,85 @@
+"""The CNN block: Φ_i are the patches of image i, B_i(h, V) = V P_a h (BM eq. 6, 22, Thm 3.6, App. B.2; CP eq. 6)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import Tensor
+from torch.nn.functional import unfold
+
+from provenet import nn as modules
+from provenet.blocks.base import Block
+from provenet.nn.cnn import Convolution, pooling_matrix
+from provenet.operators.cnn import CNNOperator, Windows
+
+_PATCH_NUMBERS = 2**22  # patches at a time
+
+
+@dataclass(frozen=True)
+class CNN(Convolution, Block):
+    """A convolution over sequences (n, channels, length) or images (n, channels, height, width), pooled; settings as in
+    `Convolution`.  A neuron has u (channels, kernel) and V (c, a); average pooling averages, it does not sum."""
+
+    name = "cnn"
+    degree = 1
+    module = modules.CNN
+
+    def check(self, X: Tensor, outputs: int) -> None:
+        self.positions(X.shape)
+
+    def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
+        dims = X.ndim - 2
+        return X.shape[1] * prod(self.per_dimension("kernel", dims)), outputs * self.cells(dims)
+
+    def size(self, X: Tensor) -> float:
+        """A matrix of the user's scales features as X does."""
+        return super().size(X) * (1.0 if self.matrix is None else float(self.matrix.abs().max()))
+
+    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+        return self._sides(X, vectors)
+
+    def _sides(self, X: Tensor, vectors: Tensor, backwards: bool = False) -> Tensor:
+        """Φ h (n, K, m); ``backwards``: summed in the opposite order."""
+        kernel, stride, padding, dilation, positions = self._windows(X)
+        K = prod(positions)
+        out = torch.empty(X.shape[0], K, len(vectors), dtype=X.dtype)
+        size = max(1, _PATCH_NUMBERS // (K * vectors.shape[1]))
+        order = vectors.flip(1) if backwards else vectors
+        for i in range(0, X.shape[0], size):
+            patches = unfold(_as_images(X[i : i + size]), kernel, dilation, padding, stride)  # (b, p, K)
+            out[i : i + size] = (patches.flip(1) if backwards else patches).transpose(1, 2) @ order.T
+        return out
+
+    def _torn(self, x: Tensor, vectors: Tensor, group: int, side: Tensor) -> Tensor:
+        noise = self.noise(x, vectors)
+        tied = side == 0
+        if not bool((tied & (noise > 0)).any()):  # ties, if any, are patches of zeros
+            return ~tied & (side.abs() <= noise)
+        return (~tied | (self._sides(x, vectors, backwards=True) != 0)) & (side.abs() <= noise)
+
+    def operator(
+        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
+    ) -> CNNOperator:
+        n = X.shape[0]
+        return CNNOperator(
+            _as_images(X),
+            None if patterns is None else patterns.view(patterns.shape[0], n, -1),
+            outputs,
+            self._windows(X),
+            pooling_matrix(self, self.positions(X.shape)),
+            scale,
+        )
+
+    def _windows(self, X: Tensor) -> Windows:
+        """A sequence is an image of one row."""
+        names = ("kernel", "stride", "padding", "dilation")
+        sizes = [self.per_dimension(name, X.ndim - 2) for name in names] + [self.positions(X.shape)]
+        if X.ndim == 3:
+            sizes = [(row, size[0]) for row, size in zip((1, 1, 0, 1, 1), sizes, strict=True)]
+        return Windows(*((size[0], size[1]) for size in sizes))
+
+
+def _as_images(X: Tensor) -> Tensor:
+    return X.unsqueeze(2) if X.ndim == 3 else X
