@@ -39,8 +39,12 @@ def sample_gates(opens: Opens, p: int, count: int, seed: int | None) -> tuple[Te
 
 
 def distinct_gates(vectors: Tensor, patterns: Tensor) -> tuple[Tensor, Tensor]:
-    """One gate a pattern, closed gates dropped: doubles change neither the networks nor the optimum."""
-    keep = _fresh(patterns, torch.zeros(len(patterns), dtype=torch.bool), set(), len(patterns)) or [0]
+    """One gate a pattern: doubles change neither the networks nor the optimum.
+
+    A gate that is closed everywhere stays: a network may have neurons behind it.
+    """
+    first = {pattern_key(patterns[k]): k for k in reversed(range(len(patterns)))}
+    keep = sorted(first.values())
     return vectors[keep], patterns[keep]
 
 

@@ -1,0 +1,5 @@
+"""Cones {u : K_k u ≥ 0} of the ReLU's arrangements, K_k = (2D_k − I)Φ: projections and cone-constrained PCA."""
+
+from provenet.cones.projection import Projection, project
+
+__all__ = ["Projection", "project"]

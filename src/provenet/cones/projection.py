@@ -1,0 +1,119 @@
+"""Projections onto many cones {u : s_kr Φ_r u ≥ 0 for all r} at once, all with the rows of one Φ.
+
+Dual active sets (Lawson and Hanson 1974): the projection of g is u = g + Σ_{r ∈ A} λ_r s_r Φ_r with λ ≥ 0 on a few
+tight rows A, at most p of them.  A step of all problems is one product with Φ, to find the row each violates most, and
+one batch of small systems.  Whatever its accuracy, λ ≥ 0 gives ‖g + Kᵀλ‖ ≥ ‖Proj_K g‖: multipliers always certify.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+_VIOLATED = 1e-12  # of ‖g‖: a unit row may be violated by so little
+
+
+@dataclass(frozen=True)
+class Projection:
+    """point (B, p): g + Kᵀλ.  rows (B, m) and multipliers (B, m) ≥ 0 of the tight rows, of unit length; zeros fill up.
+    signs (B, m): s of those rows.  violation (B,): the largest −(Ku)_r over unit rows, zero where feasible."""
+
+    point: Tensor
+    rows: Tensor
+    multipliers: Tensor
+    signs: Tensor
+    violation: Tensor
+
+
+@dataclass
+class _Active:
+    """The tight rows of each problem, packed to the left: row (B, m), lam (B, m), count (B,)."""
+
+    row: Tensor
+    lam: Tensor
+    count: Tensor
+
+
+def project(unit_rows: Tensor, signs: Tensor, g: Tensor, start: Projection | None = None) -> Projection:
+    """The projection of g_k (B, p) on cone k, for rows Φ (N, p) of unit length, or zero, and signs ±1 (B, N).
+
+    ``start``: an earlier projection on the same cones, of nearby points.
+    """
+    B, p = g.shape
+    width = min(p, unit_rows.shape[0]) + 1
+    active = _Active(torch.zeros(B, width, dtype=torch.long), g.new_zeros(B, width), torch.zeros(B, dtype=torch.long))
+    if start is not None:
+        _resume(active, start)
+    size = torch.linalg.vector_norm(g, dim=1)
+    u = _settle(unit_rows, signs, g, active, torch.arange(B))
+    open_ = torch.arange(B)
+    best = g.new_full((B,), float("inf"))
+    for _ in range(8 * (p + 8)):
+        slack = (u[open_] @ unit_rows.T).mul_(signs[open_])  # (open, N)
+        worst, row = slack.min(dim=1)
+        length = torch.linalg.vector_norm(u[open_], dim=1)
+        shrinking = length < best[open_] * (1 - 1e-15)  # the dual strictly falls, or rounding has the word
+        best[open_] = torch.minimum(best[open_], length)
+        more = (worst < -_VIOLATED * size[open_]) & shrinking & (active.count[open_] < width)
+        open_, row = open_[more], row[more]
+        if open_.numel() == 0:
+            break
+        active.row[open_, active.count[open_]] = row
+        active.lam[open_, active.count[open_]] = 0.0
+        active.count[open_] += 1
+        u[open_] = _settle(unit_rows, signs, g, active, open_)
+    slack = (u @ unit_rows.T).mul_(signs)
+    return Projection(
+        u,
+        active.row,
+        active.lam,
+        torch.gather(signs, 1, active.row),
+        (-slack.amin(dim=1)).clamp_min(0),
+    )
+
+
+def _resume(active: _Active, start: Projection) -> None:
+    width = active.row.shape[1]
+    order = torch.argsort((start.multipliers > 0).to(torch.uint8), dim=1, descending=True, stable=True)[:, :width]
+    active.row[:, : order.shape[1]] = torch.gather(start.rows, 1, order)
+    active.lam[:, : order.shape[1]] = torch.gather(start.multipliers, 1, order)
+    active.count[:] = (active.lam > 0).sum(1)
+
+
+def _settle(unit_rows: Tensor, signs: Tensor, g: Tensor, active: _Active, which: Tensor) -> Tensor:
+    """Least squares on the tight rows, dropping those whose multiplier would turn negative; the points (which, p)."""
+    left = which
+    slots = torch.arange(active.row.shape[1])
+    for _ in range(active.row.shape[1] + 8):
+        most = max(int(active.count[left].max()), 1) if left.numel() else 1
+        row, lam = active.row[left, :most], active.lam[left, :most]
+        used = slots[:most] < active.count[left, None]
+        K = (unit_rows[row] * torch.gather(signs[left], 1, row)[:, :, None]).mul_(used[:, :, None])
+        gram = torch.bmm(K, K.mT)
+        gram.diagonal(dim1=1, dim2=2).add_((~used).to(g.dtype) + 1e-14)
+        target = -torch.bmm(K, g[left][:, :, None])
+        wanted = torch.linalg.solve(gram, target).squeeze(2).mul_(used)
+        bad = used & (wanted <= 0)
+        fine = ~bad.any(1)
+        done = left[fine]
+        active.lam[done, :most] = wanted[fine]
+        left = left[~fine]
+        if left.numel() == 0:
+            break
+        lam, wanted, bad = lam[~fine], wanted[~fine], bad[~fine]
+        ratio = torch.where(bad, lam / (lam - wanted).clamp_min(1e-300), torch.inf)
+        step = ratio.amin(1, keepdim=True).clamp(0, 1)
+        moved = lam + step * (wanted - lam)
+        keep = used[~fine] & ~(bad & (ratio <= step)) & (moved > 0)
+        order = torch.argsort(keep.to(torch.uint8), dim=1, descending=True, stable=True)
+        active.row[left, :most] = torch.gather(active.row[left, :most], 1, order)
+        active.lam[left, :most] = torch.gather(moved * keep, 1, order)
+        active.count[left] = keep.sum(1)
+    most = max(int(active.count[which].max()), 1)
+    row = active.row[which, :most]
+    weight = active.lam[which, :most] * torch.gather(signs[which], 1, row)
+    weight = weight * (slots[:most] < active.count[which, None])
+    active.lam[which] = active.lam[which] * (slots < active.count[which, None])
+    return g[which] + torch.bmm(weight[:, None, :], unit_rows[row]).squeeze(1)

@@ -1,0 +1,59 @@
+"""Cone-constrained PCA in the plane and in space against a fine search, and the counterexample of the relaxation."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from provenet.cones.exact import largest_in_cone
+from provenet.cones.facets import facets
+
+
+def cone(rng: np.random.Generator, N: int, r: int) -> tuple[np.ndarray, np.ndarray]:
+    inside = rng.standard_normal(r)
+    K = rng.standard_normal((N, r))
+    K /= np.linalg.norm(K, axis=1)[:, None]
+    return K * np.sign(K @ inside)[:, None], inside
+
+
+@pytest.mark.parametrize("r", [1, 2, 3])
+@pytest.mark.parametrize("seed", range(25))
+def test_no_point_of_the_cone_is_better_and_its_own_is_one(r: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    K, inside = cone(rng, int(rng.integers(1, 20)), r)
+    G = rng.standard_normal((r, int(rng.integers(1, 5))))
+    value, u = largest_in_cone(G, K, inside)
+    spread = rng.choice([0.01, 0.1, 1.0], (20_000, 1))
+    points = inside + spread * rng.standard_normal((20_000, r))
+    points = points[(points @ K.T).min(axis=1) >= 0]
+    points /= np.linalg.norm(points, axis=1)[:, None]
+    assert np.linalg.norm(points @ G, axis=1).max() <= value * (1 + 1e-12)
+    assert (K @ u).min() >= -1e-8
+    assert np.linalg.norm(G.T @ u) == pytest.approx(value, rel=1e-9)
+
+
+def test_the_counterexample_to_the_relaxation_in_space() -> None:
+    """Five facets in space: the copositive relaxation gives 2.0000, the truth is 1.3086 (a slip in CP §4.2)."""
+    angle = 2 * np.pi * np.arange(5) / 5
+    X = np.column_stack([np.cos(angle), np.sin(angle), np.full(5, 0.9)])
+    R = 2 * np.eye(3) - 0.5 * sum(np.outer(X[i], X[(i + 2) % 5]) + np.outer(X[(i + 2) % 5], X[i]) for i in range(5))
+    shift = 3.0  # uᵀ(R + shift)u = uᵀRu + shift on unit vectors
+    G = np.linalg.cholesky(R + shift * np.eye(3))
+    value, _ = largest_in_cone(G, X / np.linalg.norm(X, axis=1)[:, None], np.array([0.0, 0.0, 1.0]))
+    assert value**2 - shift == pytest.approx(1.3086, abs=1e-4)
+
+
+@pytest.mark.parametrize("r", [2, 3, 4])
+def test_facets_imply_the_other_rows(r: int) -> None:
+    rng = np.random.default_rng(r)
+    K, inside = cone(rng, 30, r)
+    kept = facets(K, inside)
+    points = inside + rng.standard_normal((50_000, r))
+    in_facets = (points @ K[kept].T).min(axis=1) >= 0
+    assert in_facets.any()
+    assert (points[in_facets] @ K.T).min() >= 0
+    for row in kept:  # and none of them is implied by the rest: some point meets all but it
+        others = np.delete(np.arange(30), row)
+        meets = linprog(np.zeros(r), -K[others], np.zeros(29), K[[row]], [-1.0], bounds=(None, None))
+        assert meets.status == 0
