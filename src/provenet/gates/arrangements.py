@@ -42,7 +42,7 @@ def arrangements(rows: Tensor, most: int = _MOST) -> tuple[Tensor, Tensor]:
     bound = count_bound(len(planes), rank)
     if bound > most:
         raise ValueError(
-            f"gates: 'all' would enumerate up to {bound:.3g} arrangements of {len(planes)} distinct rows of rank {rank}, "
+            f"gates: 'all' would enumerate up to {bound:.3g} arrangements ({len(planes)} rows, rank {rank}), "
             f"more than {most:,}; sample some of them instead, e.g. gates=1000, or reduce the data's rank."
         )
     points = _cells(planes @ basis) @ basis.T
