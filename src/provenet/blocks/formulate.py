@@ -207,9 +207,14 @@ def _group_gates(
     if vectors is None:
         return sample_gates(lambda draw: block.patterns(X, draw, group), p, count, seed)
     patterns, torn = block.patterns(X, vectors, group)
+    check_decided(torn)
+    return distinct_gates(vectors, patterns)
+
+
+def check_decided(torn: Tensor) -> None:
+    """No gate may be so close to a row of the data that one order of summation opens it and another closes it."""
     if bool(torn.any()):
         raise ValueError(
             f"gates: gate {int(torch.nonzero(torn)[0])} passes so close to a row of the data that rounding decides on "
             "which side it is; move the gate a little."
         )
-    return distinct_gates(vectors, patterns)
