@@ -167,6 +167,12 @@ def test_a_pooling_matrix_of_any_size_is_solved() -> None:
     assert values == pytest.approx([values[1]] * 3, rel=1e-5)
 
 
+@pytest.mark.parametrize("size", [1e-200, 1e200])
+def test_pooled_values_that_float64_cannot_hold(size: float) -> None:
+    with pytest.raises(ValueError, match="pool: .* leave the range of float64"):
+        pn.formulate(pn.CNN(kernel=3, pool=np.full((1, 6), size)), size * samples(IMAGES), np.ones((6, 1)))
+
+
 def test_settings_survive_json_and_compare() -> None:
     block = pn.CNN(kernel=np.int64(3), stride=[1, 2], padding=(1, 1), pool=torch.ones(2, 3))
     assert pn.CNN(**json.loads(json.dumps(block.settings()))) == block
