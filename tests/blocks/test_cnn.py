@@ -169,7 +169,7 @@ def test_a_pooling_matrix_of_any_size_is_solved() -> None:
 
 @pytest.mark.parametrize("size", [1e-200, 1e200])
 def test_pooled_values_that_float64_cannot_hold(size: float) -> None:
-    with pytest.raises(ValueError, match="pool: .* leave the range of float64"):
+    with pytest.raises(ValueError, match=r"pool: .* leave the range of float64"):
         pn.formulate(pn.CNN(kernel=3, pool=np.full((1, 6), size)), size * samples(IMAGES), np.ones((6, 1)))
 
 
