@@ -126,7 +126,8 @@ class CNN(TwoLayer):
             raise ValueError(f"dims: 1 for sequences or 2 for images, got {dims!r}.")
         convolution = Convolution(kernel, stride, padding, dilation, pool)
         p = channels * prod(convolution.per_dimension("kernel", dims))
-        super().__init__(p, c * convolution.cells(dims), rank, n_gates, activation, seed)
+        cells = convolution.cells(dims)
+        super().__init__(p, c * cells, rank, n_gates, activation, seed, fan=cells)
         self._configure(**asdict(convolution))
 
     def _configure(self, **settings: Any) -> None:
