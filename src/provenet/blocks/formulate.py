@@ -50,12 +50,14 @@ def formulate(
     sample_weight: Any = None,
     loss_settings: dict[str, Any] | None = None,
     mask: Any = None,
+    gate_group: Any = None,
 ) -> Problem:
     """The convex program of a block on data.
 
     X: samples (n, d), tokens (n, s, d) or images (n, channels, …), by block.  Y: targets (n, c) or (n,); one-hot or
     integer labels for ``"softmax"``, zeros and ones for ``"logistic"``; (n, s, c) with ``readout="tokens"``.
-    ``gates``: how many to sample, or gate vectors (P, p) of your own; a block with groups has them in each group.
+    ``gates``: how many to sample, or gate vectors (P, p) of your own; a block with groups has them in each group, or
+    each in the group that ``gate_group`` (P,) names.
     ``mask`` (n, s), for attention: which tokens are there.  Every loss is a sum over samples, each times its
     ``sample_weight``; samples of weight zero are left out.
     """
@@ -77,7 +79,7 @@ def formulate(
         token_mask = None if token_mask is None else token_mask[used]
     Y = as_masked_targets(Y, token_mask, readout, loss_name)
     p, _ = block.weights(X, Y.shape[-1])
-    gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed)
+    gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed, gate_group)
     user_loss = make_loss(loss, Y, weight, loss_settings or {})
     scaled_loss, units = normalised(user_loss, block.size(X), block.degree)
     operator = block.operator(X, patterns, Y.shape[-1], readout, units.x, token_mask)
@@ -174,7 +176,7 @@ def normalised(loss: Loss, x_size: float, degree: int) -> tuple[Loss, Units]:
 
 
 def _gates(
-    block: Block, X: Tensor, p: int, activation: str, gates: int | Any, seed: int | None
+    block: Block, X: Tensor, p: int, activation: str, gates: int | Any, seed: int | None, gate_group: Any
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Gate vectors (P, p), their patterns (P, n·ρ) and groups (P,); groups follow one another."""
     if activation == "linear":
@@ -194,11 +196,22 @@ def _gates(
         count = len(vectors)
     rho = block.sides(X[:1].to(torch.float64), torch.zeros(1, p, dtype=torch.float64)).shape[1]
     _check_room(X.shape[0] * rho, count * block.groups)
-    found = [_group_gates(block, X, b, p, vectors, count, seed) for b in range(block.groups)]
+    each = [vectors] * block.groups if gate_group is None else _split(vectors, gate_group, block.groups)
+    found = [_group_gates(block, X, b, p, mine, count, seed) for b, mine in enumerate(each)]
     group = torch.cat([torch.full((len(v),), b) for b, (v, _) in enumerate(found)]) if block.groups > 1 else None
     if len(found) == 1:
         return *found[0], group
     return torch.cat([v for v, _ in found]), torch.cat([pattern for _, pattern in found]), group
+
+
+def _split(vectors: Tensor | None, gate_group: Any, groups: int) -> list[Tensor | None]:
+    """The gate vectors of each group."""
+    group = as_tensor(gate_group, "gate_group")
+    if vectors is None or group.shape != vectors.shape[:1]:
+        raise ValueError(f"gate_group: it goes with gate vectors, one number for each, got shape {tuple(group.shape)}.")
+    if set(group.tolist()) != set(range(groups)):
+        raise ValueError(f"gate_group: with {groups} groups it needs gates of each, 0 to {groups - 1}.")
+    return [vectors[group == b] for b in range(groups)]
 
 
 def _group_gates(
