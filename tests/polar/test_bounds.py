@@ -27,7 +27,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-@pytest.mark.parametrize("activation", ("linear", "gated_relu"))
+@pytest.mark.parametrize("activation", ["linear", "gated_relu"])
 def test_each_kind_holds_and_is_close(activation: str, large: pytest.MonkeyPatch) -> None:
     program = program_of(activation)
     op, theta = program.operator, theta_of(program)
@@ -35,7 +35,8 @@ def test_each_kind_holds_and_is_close(activation: str, large: pytest.MonkeyPatch
 
     exact = polar_bounds(op, program.gauge, theta, final=True)
     assert exact.kind == "exact"
-    assert bool((exact.upper >= true).all()) and bool((exact.upper <= true * (1 + 1e-9)).all())
+    assert bool((exact.upper >= true).all())
+    assert bool((exact.upper <= true * (1 + 1e-9)).all())
 
     large.setattr(bounds, "_FINAL_WORK", 0)
     deterministic = polar_bounds(op, program.gauge, theta, final=True)
@@ -47,7 +48,8 @@ def test_each_kind_holds_and_is_close(activation: str, large: pytest.MonkeyPatch
     for final in (True, False):
         probable = polar_bounds(op, program.gauge, theta, final)
         assert probable.kind == "probabilistic"
-        assert bool((probable.upper >= true).all()) and bool((probable.lower <= true).all())
+        assert bool((probable.upper >= true).all())
+        assert bool((probable.lower <= true).all())
         assert float(probable.upper.max()) <= float(true.max()) * (1 + 2e-5)
 
 

@@ -7,8 +7,8 @@ eigenpair (λ, w) of A the numbers y_j = ⟨q_j, w⟩ follow T's recurrence, y_{
 
 and the sum grows in x beyond the largest Ritz value.  Where ⟨b, w⟩² ≥ c it follows that λ ≤ U, the x at which the sum
 is 1/c: a few steps after Lanczos has found λ, U meets it.  ⟨b, w⟩² has the Beta(1/2, (N−1)/2) distribution whatever A
-is, which is where Kuczyński and Woźniakowski (1992) get the failure probability of the Ritz value from; the bound by the
-Lanczos polynomials themselves is van Dorsselaer, Hochstenbach and van der Vorst's (2000).
+is: so Kuczyński and Woźniakowski (1992) get the failure probability of the Ritz value.  To bound λ by the Lanczos
+polynomials themselves is van Dorsselaer, Hochstenbach and van der Vorst's (2000).
 
 Several independent starts make it sharper: if each fails with probability η, the largest of r bounds fails with η^r.
 """
@@ -122,7 +122,7 @@ def spectral_bounds(
     """(lower, upper) bounds of σ_max(G_k), each (gates,); all upper ones hold with probability 1 − `FAILURE`.
 
     A gate is left alone once its bounds are within ``tol`` of each other, or its upper one below another's lower one,
-    or after ``steps`` steps.  seed: of the starts; None takes them from the system's randomness, which no data can know.
+    or after ``steps`` steps.  seed: of the starts; None takes them from the system's randomness, which no data know.
     """
     generator = torch.Generator()
     if seed is None:
@@ -139,7 +139,7 @@ def spectral_bounds(
         unit = max(float(part.abs().max()) for part in products(runs[0].ahead, runs[1].ahead, gate)) or 1.0
         for step in range(1, steps + 1):
             halfway = [part / unit for part in products(runs[0].ahead, runs[1].ahead, gate)]  # (Gv, Gᵀu)
-            images = [part / unit for part in products(*halfway, gate)]  # (GGᵀu, GᵀGv)
+            images = [part / unit for part in products(halfway[0], halfway[1], gate)]  # (GGᵀu, GᵀGv)
             runs = [run.after(image) for run, image in zip(runs, images, strict=True)]
             if step % _LOOK_EVERY and step < steps:
                 continue
