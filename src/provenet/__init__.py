@@ -1,6 +1,6 @@
 """provenet: blocks of neural networks trained to a proven optimum."""
 
-from provenet.blocks import CNN, MLP, FNet, PoolFormer, TokenMap, certify, formulate
+from provenet.blocks import CNN, MLP, FNet, PoolFormer, SelfAttention, TokenMap, certify, formulate
 from provenet.certificates import Certificate
 from provenet.estimators import ProvenClassifier, ProvenClassifierCV, ProvenRegressor, ProvenRegressorCV
 from provenet.io import SavedModel, load, save
@@ -21,6 +21,7 @@ __all__ = [
     "ProvenRegressor",
     "ProvenRegressorCV",
     "SavedModel",
+    "SelfAttention",
     "Solution",
     "Status",
     "TokenMap",

@@ -1,5 +1,6 @@
 """Blocks: network → convex program → network."""
 
+from provenet.blocks.attention import SelfAttention
 from provenet.blocks.base import Block
 from provenet.blocks.certify import block_of, certify
 from provenet.blocks.cnn import CNN
@@ -14,6 +15,7 @@ __all__ = [
     "Block",
     "FNet",
     "PoolFormer",
+    "SelfAttention",
     "TokenMap",
     "block_of",
     "certify",

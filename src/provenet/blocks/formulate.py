@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from provenet import memory
+from provenet.blocks.attention import SelfAttention
 from provenet.blocks.base import Block
 from provenet.blocks.cnn import CNN
 from provenet.blocks.mlp import MLP
@@ -22,7 +23,13 @@ from provenet.losses.base import power_of_four
 from provenet.nn.base import ACTIVATIONS, READOUTS
 from provenet.problem import Problem, Program, normalised_beta
 
-BLOCKS: dict[str, type[Block]] = {"mlp": MLP, "cnn": CNN, "poolformer": PoolFormer, "fnet": FNet}
+BLOCKS: dict[str, type[Block]] = {
+    "mlp": MLP,
+    "cnn": CNN,
+    "attention": SelfAttention,
+    "poolformer": PoolFormer,
+    "fnet": FNet,
+}
 _MASKED_TOKEN_LOSSES = ("squared", "huber")  # those that are zero where output and target are
 
 

@@ -1,5 +1,6 @@
 """Linear operators ``A : Z ↦ Ŷ``, one a file.  They know no loss, no gauge and no solver."""
 
+from provenet.operators.attention import AttentionOperator, attention_operator
 from provenet.operators.base import Operator
 from provenet.operators.batched import BatchedOperator
 from provenet.operators.cnn import CNNOperator
@@ -8,6 +9,7 @@ from provenet.operators.pooled import PooledOperator
 from provenet.operators.tokens import TokenMeanOperator, TokenRowsOperator
 
 __all__ = [
+    "AttentionOperator",
     "BatchedOperator",
     "CNNOperator",
     "MLPOperator",
@@ -15,4 +17,5 @@ __all__ = [
     "PooledOperator",
     "TokenMeanOperator",
     "TokenRowsOperator",
+    "attention_operator",
 ]
