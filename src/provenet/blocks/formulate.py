@@ -13,6 +13,8 @@ from provenet import memory
 from provenet.blocks.attention import SelfAttention
 from provenet.blocks.base import Block
 from provenet.blocks.cnn import CNN
+from provenet.blocks.fourier import BFNO, FNO
+from provenet.blocks.mixer import Mixer
 from provenet.blocks.mlp import MLP
 from provenet.blocks.tokens import FNet, PoolFormer
 from provenet.data.validation import as_mask, as_samples, as_targets, as_tensor, as_weights, check_finite
@@ -27,6 +29,9 @@ BLOCKS: dict[str, type[Block]] = {
     "mlp": MLP,
     "cnn": CNN,
     "attention": SelfAttention,
+    "mixer": Mixer,
+    "fno": FNO,
+    "bfno": BFNO,
     "poolformer": PoolFormer,
     "fnet": FNet,
 }
@@ -89,7 +94,8 @@ def formulate(
     gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed, gate_group)
     user_loss = make_loss(loss, Y, weight, loss_settings or {})
     scaled_loss, units = normalised(user_loss, block.size(X), block.degree)
-    operator = block.operator(X, patterns, Y.shape[-1], readout, units.x, token_mask)
+    grouping = {} if gate_group is None else {"group": gate_group}
+    operator = block.operator(X, patterns, Y.shape[-1], readout, units.x, token_mask, **grouping)
     if operator.output_shape != Y.shape:
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
     program = Program(operator, scaled_loss, NuclearNorm(), normalised_beta(beta, units.beta))
