@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from provenet.nn.base import TwoLayer, read_out
+from provenet.nn.base import TwoLayer, read_out, transformable
 
 Grid = tuple[int, int]
 
@@ -119,7 +119,7 @@ class BFNO(FNO):
 def spectrum(x: Tensor, grid: Grid | None) -> Tensor:
     """The Fourier transform over tokens, real input so half of it, (b, s, d) → (b, frequencies, d)."""
     sizes = grid or (1, x.shape[1])
-    return torch.fft.rfft2(x.unflatten(1, sizes), dim=(1, 2)).flatten(1, 2)
+    return torch.fft.rfft2(transformable(x).unflatten(1, sizes), dim=(1, 2)).flatten(1, 2)
 
 
 def correlate(x: Tensor, weights: Tensor, grid: Grid | None) -> Tensor:
@@ -131,7 +131,7 @@ def correlate(x: Tensor, weights: Tensor, grid: Grid | None) -> Tensor:
     conjugate = spectrum(weights.view(-1, s, x.shape[2]), grid).conj()  # (m, w, d)
     product = torch.matmul(x.transpose(0, 1), conjugate.permute(1, 2, 0))  # (w, b, m)
     by_row = product.permute(1, 2, 0).unflatten(2, (height, width // 2 + 1))
-    return torch.fft.irfft2(by_row, s=(height, width)).flatten(2).transpose(1, 2)
+    return torch.fft.irfft2(by_row, s=(height, width)).flatten(2).transpose(1, 2).to(weights.dtype)
 
 
 def _check_grid(s: int, grid: Grid | None) -> None:
