@@ -10,7 +10,7 @@ from torch import Tensor
 from provenet import nn as modules
 from provenet.blocks.base import Block, check_tokens
 from provenet.nn.attention import SCALES, attend
-from provenet.operators import AttentionOperator, attention_operator
+from provenet.operators import MomentOperator, attention_operator
 
 _BATCH_NUMBERS = 2**22  # projected queries at a time
 
@@ -66,6 +66,6 @@ class SelfAttention(Block):
 
     def operator(
         self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
-    ) -> AttentionOperator:
+    ) -> MomentOperator:
         divisor = X.shape[2] ** 0.5 if self.scale == "sqrt_d" else 1.0
         return attention_operator(X, patterns, outputs, readout, divisor, mask, scale)

@@ -55,17 +55,16 @@ class SelfAttention(TwoLayer):
             if mask.shape != x.shape[:2]:
                 raise ValueError(f"mask: shape {tuple(x.shape[:2])} is needed, got {tuple(mask.shape)}.")
             x = x.masked_fill(~mask.bool().unsqueeze(2), 0)
-        count = x.shape[1] if mask is None else mask.sum(1).clamp_min(1)[:, None, None]
-        if self.readout == "mean" and self.gates is None:
-            hidden = attend(x.sum(1, keepdim=True) / count, self.first, x)  # the mean of the queries: s times less work
-        else:
-            hidden = self.hidden(x, self.first)
-            if self.gates is not None:
-                hidden = hidden * (self.hidden(x, self.gates) >= 0)
+        if self.gates is not None:
+            hidden = self.hidden(x, self.first) * (self.hidden(x, self.gates) >= 0)
             if self.readout == "mean":
-                hidden = hidden.sum(1, keepdim=True) / (count if mask is None else count.unsqueeze(3))
+                hidden = hidden.sum(1, keepdim=True)
+        else:  # the sum of the queries, if it is all that counts: s times less work
+            hidden = attend(x.sum(1, keepdim=True) if self.readout == "mean" else x, self.first, x)
         output = self.output(x, hidden)
-        return output.squeeze(1) if self.readout == "mean" else output
+        if self.readout == "tokens":
+            return output
+        return output.squeeze(1) / (x.shape[1] if mask is None else mask.sum(1, keepdim=True).clamp_min(1))
 
     def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
         """X W Xᵀ for every head, (b, s, N, s)."""
