@@ -17,7 +17,14 @@ from provenet.testing import check_block, check_operator
 
 ACTIVATIONS = ("linear", "gated_relu")
 READOUTS = ("mean", "tokens")
-GRIDS: list[tuple[int, tuple[int, int] | None]] = [(1, None), (4, None), (5, None), (6, (2, 3)), (6, (3, 2)), (9, (3, 3))]
+GRIDS: list[tuple[int, tuple[int, int] | None]] = [
+    (1, None),
+    (4, None),
+    (5, None),
+    (6, (2, 3)),
+    (6, (3, 2)),
+    (9, (3, 3)),
+]
 
 
 def tokens(n: int, s: int, d: int, seed: int = 0) -> np.ndarray:
@@ -101,7 +108,12 @@ def test_the_fourier_domain_form_has_equal_outputs(s: int, grid: Any) -> None:
     d, m = 3, 4
     rng = np.random.default_rng(0)
     sizes = grid or (1, s)
-    X, L, W1, W2 = tokens(5, s, d), rng.standard_normal((s, d, d)), rng.standard_normal((d, m)), rng.standard_normal((m, 2))
+    X, L, W1, W2 = (
+        tokens(5, s, d),
+        rng.standard_normal((s, d, d)),
+        rng.standard_normal((d, m)),
+        rng.standard_normal((m, 2)),
+    )
     V = np.fft.fft2(L.reshape(*sizes, d, d), axes=(0, 1)).reshape(s, d, d)  # the network's own weights, complex
     assert s == 1 or np.abs(V.imag).max() > 0.1 or sizes == (1, 2)
 
@@ -151,9 +163,7 @@ def test_contracts(s: int, block: pn.FNO, activation: str, readout: str) -> None
 @pytest.mark.parametrize("readout", READOUTS)
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize("block", [pn.FNO(), pn.BFNO(groups=2, grid=(2, 2))], ids=str)
-def test_batches_change_nothing(
-    monkeypatch: pytest.MonkeyPatch, block: pn.FNO, activation: str, readout: str
-) -> None:
+def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch, block: pn.FNO, activation: str, readout: str) -> None:
     """A sample at a time, no features kept, X transformed batch by batch."""
     monkeypatch.setattr("provenet.operators.batched._TILE_BYTES", 1)
     monkeypatch.setattr("provenet.operators.batched._KEEP_BYTES", 0)
