@@ -220,13 +220,15 @@ def test_groups_are_problems_of_their_own() -> None:
     whole = pn.solve(problem, tol=1e-8)
     apart = 0.0
     for b in range(2):
-        assert problem.gate_vectors is not None and problem.gate_group is not None
+        assert problem.gate_vectors is not None
+        assert problem.gate_group is not None
         gates = problem.gate_vectors[problem.gate_group == b]
         part = pn.formulate("fno", X[:, :, 2 * b : 2 * b + 2], Y[:, 3 * b : 3 * b + 3], gates=gates, beta=beta)
         apart += pn.solve(part, tol=1e-8).certificate.primal
     assert whole.certificate.primal == pytest.approx(apart, rel=1e-6)
     network: Any = whole.network()
-    assert network.group.shape == (len(network.first),) and set(network.group.tolist()) <= {0, 1}
+    assert network.group.shape == (len(network.first),)
+    assert set(network.group.tolist()) <= {0, 1}
 
 
 def test_groups_may_have_different_numbers_of_gates() -> None:

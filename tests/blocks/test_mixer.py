@@ -118,13 +118,14 @@ def test_no_neurons_are_the_zero_network() -> None:
     operator = problem_of(tokens(4, 3, 2), "gated_relu", "mean").program.operator
     empty = Factors.empty(operator.p, operator.q)
     left, right = operator.adjoint_factors(torch.ones(operator.output_shape, dtype=torch.float64), empty)
-    assert left.shape == (0, operator.p) and right.shape == (0, operator.q)
+    assert left.shape == (0, operator.p)
+    assert right.shape == (0, operator.q)
     network = pn.Mixer().network(empty, torch.zeros(0, operator.p), "mean")
     assert torch.equal(network(torch.randn(4, 3, 2)), torch.zeros(4, 2, dtype=torch.float64))
 
 
 def test_dead_features_decide_nothing() -> None:
-    """A feature that is zero throughout lies on every gate's plane, whatever the order of summation: the gate is open."""
+    """A feature that is zero throughout lies on every gate's plane, in any order of summation: the gate is open."""
     X = tokens(5, 3, 4)
     X[:, :, 2] = 0
     block = pn.Mixer()
