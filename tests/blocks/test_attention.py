@@ -283,6 +283,8 @@ def test_bad_settings_and_module_input_are_named():
         pn.SelfAttention(scale="sqrt")
     with pytest.raises(ValueError, match="scale: 'sqrt' is unknown"):
         nn.SelfAttention(3, 2, scale="sqrt")
+    with pytest.raises(ValueError, match="readout: 'max' is unknown"):
+        nn.SelfAttention(3, 2, readout="max")
     module = nn.SelfAttention(3, 2)
     with pytest.raises(ValueError, match=r"x: tokens of shape \(b, s, 3\) are needed, got \(6, 4, 2\)"):
         module(tokens(d=2))
