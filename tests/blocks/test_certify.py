@@ -15,6 +15,7 @@ import provenet as pn
 from provenet.blocks import block_of, stream
 from provenet.certificates import Certificate
 from provenet.nn.base import ACTIVATIONS
+from provenet.polar import bounds
 from provenet.testing.examples import Example, examples
 from provenet.variable import Factors
 
@@ -287,3 +288,17 @@ def test_a_module_of_another_forward_is_refused() -> None:
     _, _, data = mlp()
     with pytest.raises(ValueError, match="not a network of this block"):
         pn.certify(Shifted(3, 2), data, loss="squared", beta=0.1)
+
+
+def test_variables_too_large_to_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The polar by products with vectors, each a pass over the batches: looser, never below."""
+    problem, module, data = posed(Example("attention", (3, 4), outputs=3), "gated_relu", "mean")
+    exact = pn.certify(problem, module)
+    monkeypatch.setattr(bounds, "LARGE_BYTES", 0)
+    by_gate = pn.certify(module, Batches(data, 4), loss="squared", beta=problem.beta)
+    assert_same(by_gate, exact)
+    monkeypatch.setattr(bounds, "_exact", lambda operator, final: False)
+    probable = pn.certify(module, Batches(data, 4), loss="squared", beta=problem.beta)
+    assert probable.bound == "probabilistic"
+    assert exact.polar_max * (1 - 1e-12) <= probable.polar_max <= exact.polar_max * (1 + 1e-5)
+    assert probable.dual <= exact.dual * (1 + 1e-12)
