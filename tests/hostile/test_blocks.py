@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -10,11 +11,12 @@ import pytest
 
 import provenet as pn
 from provenet.blocks import BLOCKS, make_block
-from provenet.testing.bank import make_targets
+from provenet.testing.bank import example_case, make_targets
 from provenet.testing.examples import EXAMPLES, Example, examples
 from provenet.variable import Factors
 
 Fit = Callable[..., pn.Solution]
+TOL = 1e-6
 FIRST = [EXAMPLES[name][0] for name in (*BLOCKS, "token_map")]
 TOKENS = [example for example in FIRST if example.block.tokens]
 
@@ -221,3 +223,73 @@ def test_the_users_array_is_left_alone(example: Example) -> None:
     X[:] = 7.0
     network = problem.network(Factors.empty(*problem.program.operator.stack_shape[1:]))
     assert pn.certify(problem, network).polar_max == pytest.approx(before, rel=1e-9)
+
+
+@pytest.fixture(scope="module", params=["linear", "gated_relu"])
+def activation(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.mark.parametrize("example", list(examples()), ids=str)
+def test_an_edited_network_is_not_certified(example: Example, activation: str) -> None:
+    """A weight, a sign, a neuron's output, or a layer's scale: the certificate and the checker both see it."""
+    case = example_case(example, activation=activation, readout=example.readouts[-1])
+    optimal: Any = pn.solve(case.problem, tol=TOL).network()
+    assert pn.certify(case.problem, optimal, TOL).holds(TOL)
+    largest = int(optimal.first.detach().norm(dim=1).argmax())
+    for which in range(5):
+        network = copy.deepcopy(optimal)
+        first, second = network.first.data, network.second.data
+        edits = (
+            lambda first=first: first[largest, 0].add_(0.1 * float(first.abs().max())),
+            lambda first=first: first[largest].neg_(),
+            lambda second=second: second[largest].zero_(),
+            lambda second=second: second.mul_(1.05),
+            lambda first=first, second=second: (first.mul_(2.0), second.mul_(0.5)),  # the same function, dearer
+        )
+        edits[which]()
+        certificate, verdict = pn.certify(case.problem, network, TOL), case.verify(network)
+        assert not certificate.holds(TOL), which
+        assert certificate.relative_gap == pytest.approx(verdict.relative_gap, rel=1e-6)
+
+
+OTHERS = [
+    ("attention", {}, {"scale": "sqrt_d"}),
+    ("poolformer", {"window": 3}, {"window": 5}),
+    ("fno", {}, {"grid": (3, 3)}),
+    ("cnn", {"padding": 1, "pool": 2}, {"padding": 1, "pool": (4, 1)}),
+    ("cnn", {"padding": 1}, {"padding": 2}),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "other"), OTHERS)
+def test_a_network_with_other_settings_is_refused(name: str, settings: dict, other: dict) -> None:
+    """Weights of the same shapes, another function: nothing is certified by mistake."""
+    sample = (1, 5, 5) if name == "cnn" else (9, 2)
+    X, Y = np.random.default_rng(0).standard_normal((4, *sample)), np.ones((4, 2))
+    problem, changed = (pn.formulate(make_block(name, **s), X, Y, activation="linear") for s in (settings, other))
+    network = changed.network(Factors.empty(*changed.program.operator.stack_shape[1:]))
+    with pytest.raises(ValueError, match=f"^network: {next(iter({k for k in other if settings.get(k) != other[k]}))}"):
+        pn.certify(problem, network)
+
+
+@pytest.mark.parametrize("example", TOKENS, ids=str)
+def test_a_network_with_another_readout_is_refused(example: Example) -> None:
+    X, Y = example.samples(4), np.ones((4, example.outputs))
+    mean = pn.formulate(example.block, X, Y, gates=3)
+    tokens = pn.formulate(example.block, X, np.ones((4, example.sample[0], example.outputs)), gates=3, readout="tokens")
+    network = tokens.network(Factors.empty(*tokens.program.operator.stack_shape[1:]))
+    with pytest.raises(ValueError, match=r"^network: readout"):
+        pn.certify(mean, network)
+
+
+def test_a_neuron_of_another_group_is_another_neuron() -> None:
+    """Weights move with their group: swapped, the certificate is gone; out of range, they are refused."""
+    case = example_case(EXAMPLES["bfno"][0], activation="linear")
+    network: Any = pn.solve(case.problem, tol=TOL).network()
+    network.group.copy_(1 - network.group)
+    assert not pn.certify(case.problem, network, TOL).holds(TOL)
+    assert case.verify(network).relative_gap > TOL
+    network.group.fill_(2)
+    with pytest.raises(ValueError, match=r"^network: "):
+        pn.certify(case.problem, network)

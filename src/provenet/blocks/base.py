@@ -104,6 +104,8 @@ class Block(ABC):
             if network.settings[name] != value:
                 raise ValueError(f"network: {name} is {network.settings[name]}, but the problem's is {value}.")
         group = network.get_buffer("group") if self.groups > 1 else None
+        if group is not None and not bool(((group >= 0) & (group < self.groups)).all()):
+            raise ValueError(f"network: group has entries other than 0 to {self.groups - 1}.")
         return Neurons(network.first.detach(), network.second.detach(), network.gates, group)
 
     def settings(self) -> Mapping[str, Any]:
