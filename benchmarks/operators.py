@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,7 +61,11 @@ class Cost:
 
 
 def make(name: str) -> Block:
-    settings = {"cnn": {"kernel": 3, "padding": 1}, "fno": {"grid": GRID}, "bfno": {"groups": 2, "grid": GRID}}
+    settings: dict[str, dict[str, Any]] = {
+        "cnn": {"kernel": 3, "padding": 1},
+        "fno": {"grid": GRID},
+        "bfno": {"groups": 2, "grid": GRID},
+    }
     return BLOCKS[name](**settings.get(name, {}))
 
 
@@ -169,7 +174,8 @@ def measure(name: str, how: str, operator: Operator, plain: bare.Bare, factors: 
         batches = [slice(i, min(i + batch, len(residual))) for i in range(0, len(residual), batch)]
         outputs = torch.cat([plain.forward(rows, factors.left, factors.right) for rows in batches])
         slopes = [plain.adjoint(rows, residual[rows], factors.left, factors.right) for rows in batches]
-        return outputs, sum(left for left, _ in slopes), sum(right for _, right in slopes)
+        left, right = (torch.stack(parts).sum(0) for parts in zip(*slopes, strict=True))
+        return outputs, left, right
 
     if exact:
         for found, expected in zip(ours(), theirs(_BATCHES[2]), strict=True):
