@@ -240,6 +240,7 @@ def test_wrong_use_says_what_to_do() -> None:
     refused("module: a Problem or one of provenet.nn's modules is needed, got Linear", nn.Linear(3, 2))
     refused("got str", "mlp")
     refused("the problem has its own", problem, module)
+    refused("the problem has its own", problem, module, loss=None, beta=None, sample_weight=np.ones(N))
     refused("loss, beta: to certify a module both must be given", loss=None)
     refused("beta: it must be a positive", beta=-1.0)
     refused("loss: 'mse' is unknown", loss="mse")
@@ -302,3 +303,17 @@ def test_variables_too_large_to_form(monkeypatch: pytest.MonkeyPatch) -> None:
     assert probable.bound == "probabilistic"
     assert exact.polar_max * (1 - 1e-12) <= probable.polar_max <= exact.polar_max * (1 + 1e-5)
     assert probable.dual <= exact.dual * (1 + 1e-12)
+
+
+def test_the_zero_network() -> None:
+    """Optimal from beta_max on; but without neurons it has no gates to be certified among."""
+    problem, _, data = mlp("linear")
+    beta = 1.01 * problem.beta_max
+    problem = problem.with_beta(beta)
+    zero = problem.network(Factors.empty(3, 2))
+    found = pn.certify(zero, data, loss="squared", beta=beta)
+    assert_same(found, pn.certify(problem, zero))
+    assert found.status == "certified"
+    gated, _, _ = mlp()
+    with pytest.raises(ValueError, match="no neuron"):
+        pn.certify(gated.network(Factors.empty(3, 2)), data, loss="squared", beta=beta)

@@ -76,7 +76,7 @@ def certify(
     sample_weight: (n,), with arrays; samples of weight zero are left out.
     """
     if isinstance(what, Problem):
-        if (loss, beta, sample_weight, loss_settings) != (None, None, None, None) or mean:
+        if mean or any(given is not None for given in (loss, beta, sample_weight, loss_settings)):
             raise ValueError("loss, beta, mean, sample_weight, loss_settings: the problem has its own.")
         return certificates.certify(what, on, tol)
     if loss is None or beta is None:

@@ -33,6 +33,8 @@ class OwnGates:
         index = torch.zeros(N, dtype=torch.long)
         if module.gates is not None:
             check_finite(module.gates, "module.gates")
+            if N == 0:
+                raise ValueError("module: it has no neuron, so no gates to speak of; certify it on a problem that has.")
             self.vectors, index = torch.unique(module.gates, dim=0, return_inverse=True)
         group = module.get_buffer("group") if block.groups > 1 else torch.zeros(N, dtype=torch.long)
         self.of_neuron = group * self._in_group + index
