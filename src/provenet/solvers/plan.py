@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from provenet import memory
+from provenet.polar import is_large
 from provenet.problem import Program
 from provenet.solvers.admm import ADMM
 from provenet.solvers.apg import APG
@@ -60,6 +61,8 @@ def _automatic(program: Program) -> list[Stage]:
     A loss that is not quadratic is first brought near by the proximal gradient, so that ADMM sees its curvature;
     where both crawl, as they do at small β, Newton on the few neurons left finishes.
     """
+    if is_large(program.operator):  # only neurons fit
+        return [Stage(_able(BM(), program))]
     interior, kernel = IPM(), ADMM()
     if interior.refuses(program) is None and _ipm_work(program) <= _IPM_WORK:
         return [Stage(interior), Stage(kernel, 2000), *_finishes(program)]
