@@ -46,7 +46,8 @@ class PooledOperator(BatchedOperator):
     def kept(self) -> Tensor | None:
         """The features of all samples (n, P, a, p), where they fit."""
         if self._features is None and self.n * self._feature_numbers <= _KEEP_NUMBERS:
-            parts = [self.features(rows) for rows in self.batches(self._feature_numbers)]
+            numbers = max(self._feature_numbers, self._source[0].numel())  # a batch's input counts as well
+            parts = [self.features(rows) for rows in self.batches(numbers)]
             self._features = torch.cat(parts)
         return self._features
 
