@@ -31,7 +31,8 @@ def test_the_optimum_is_that_of_the_papers_program(
         pytest.skip("a token that is not there has no class")
     case = example_case(example, loss, activation, readout, n=6)
     best = paper_optimum(case)
-    methods = ["auto", "bm"] if loss == "softmax" else ["auto", *(name for name in METHODS if name != "cvx")]
+    every = loss == "squared" and readout == "mean"  # the rest by the two that take all
+    methods = ["auto", *(name for name in METHODS if name != "cvx")] if every else ["auto", "bm"]
     program = case.problem.program
     able = [name for name in methods if name == "auto" or METHODS[name]().refuses(program) is None]
     assert {"auto", "bm"} <= set(able)
@@ -46,7 +47,7 @@ def test_the_optimum_is_that_of_the_papers_program(
         assert verdict.relative_gap <= TOL + 1e-9, name
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(st.data())
 def test_no_dual_is_above_any_primal(data: st.DataObject) -> None:
     """Weak duality, network against network, on any block; and the checker's numbers at each."""
