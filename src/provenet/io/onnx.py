@@ -24,7 +24,8 @@ def export_onnx(
     """Write ``network`` as an ONNX graph: input ``X`` (n, …), output ``outputs`` (n, c) or (n, s, c), n free.
 
     ``precision``: "float32", which every runtime takes fast, or "float64", the weights the certificate speaks of.
-    ``sample_shape``: the shape of one sample, an estimator's ``sample_shape_``; the MLP and attention know theirs.
+    ``sample_shape``: the shape of one sample, an estimator's ``sample_shape_``; the MLP and attention know theirs.  The
+    graph takes no mask: of a sample with fewer tokens, give it those that are there.
     """
     onnx = _import_onnx()
     build = GRAPHS.get(type(network))
