@@ -101,7 +101,7 @@ def _basis(rows: Tensor) -> Tensor:
 def _rank_in_gate(gate: Tensor) -> Tensor:
     """How many before each have the same gate."""
     order = torch.argsort(gate, stable=True)
-    names, count = torch.unique(gate, return_counts=True)
+    _, count = torch.unique(gate, return_counts=True)
     rank = torch.empty_like(gate)
     rank[order] = torch.arange(len(gate)) - torch.repeat_interleave(torch.cumsum(count, 0) - count, count)
     return rank
