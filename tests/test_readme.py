@@ -41,10 +41,10 @@ def assert_same(printed: str, promised: str) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert [kind for kind, _, _ in examples()] == ["python", "sh"]
+    assert [kind for kind, _, _ in examples()] == ["python", "python", "sh"]
 
 
-@pytest.mark.parametrize(("kind", "code", "promised"), examples(), ids=["python", "sh"])
+@pytest.mark.parametrize(("kind", "code", "promised"), examples(), ids=["python", "blocks", "sh"])
 def test_example_prints_what_the_readme_says(kind: str, code: str, promised: str, tmp_path: Path) -> None:
     assert_same(run(kind, code, tmp_path), promised)
 
