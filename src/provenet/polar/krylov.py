@@ -22,12 +22,14 @@ def products_of(operator: Operator, theta: Tensor) -> Products:
 
 def krylov_images(products: Products, gates: Tensor, p: int, q: int, width: int, depth: int) -> tuple[Tensor, Tensor]:
     """(V, GV) for every gate, (gates, m, q) and (gates, m, p): orthonormal rows V that span Ω, GᵀGΩ, (GᵀG)²Ω, … for a
-    random block Ω of ``width`` vectors."""
-    width = min(width, q)
+    random block Ω of ``width`` vectors; all of R^q where that is no larger."""
+    if width * depth >= q:
+        V = torch.eye(q, dtype=torch.float64).expand(len(gates), q, q)
+        return V, _apply(products, gates, V, p, False)
     generator = torch.Generator().manual_seed(0)
     block = torch.randn(len(gates), width, q, generator=generator, dtype=torch.float64)
     blocks = []
-    for i in range(max(1, min(depth, q // width))):
+    for i in range(depth):
         if i:
             block = _apply(products, gates, _apply(products, gates, block, p, False), q, True)
         block = _orthonormal(block)

@@ -14,7 +14,8 @@ from provenet.variable import Factors
 
 _SLACK = 1e-12  # a polar this close to β is no violation
 _BISECTIONS = 60
-_WIDTH, _DEPTH = 16, 4  # of the block Krylov space in which a large gate's pairs are sought
+_WIDTH = 16  # of the block Krylov space in which a large gate's pairs are sought;
+_DEPTHS = (4, 16)  # deeper where a shallow one finds none
 
 
 def escape(program: Program, at: Place, most: int) -> Place | None:
@@ -25,8 +26,11 @@ def escape(program: Program, at: Place, most: int) -> Place | None:
     search on an objective that is convex in t; where few gates are violated each gets several.  In a gate that has
     neurons, G_k is looked at off their directions, where stationarity says nothing: what they span is theirs to mend.
     """
-    sigma, left, right, gate = _pairs(program, at, most)
-    wanted = torch.nonzero(sigma > program.beta * (1 + _SLACK)).flatten()
+    for depth in _DEPTHS:
+        sigma, left, right, gate = _pairs(program, at, most, depth)
+        wanted = torch.nonzero(sigma > program.beta * (1 + _SLACK)).flatten()
+        if wanted.numel() or not is_large(program.operator):
+            break
     if wanted.numel() == 0:
         return None
     wanted = wanted[torch.argsort(sigma[wanted], descending=True)]
@@ -40,9 +44,9 @@ def escape(program: Program, at: Place, most: int) -> Place | None:
     return moved if moved.value < at.value else None
 
 
-def _pairs(program: Program, at: Place, most: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _pairs(program: Program, at: Place, most: int, depth: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Singular triples σ (m,), u (m, p), v (m, q) of (I − P_U)G_k(I − P_V), and the gate of each, the top ones of every
-    gate; P_U, P_V project on what the gate's neurons span."""
+    gate; P_U, P_V project on what the gate's neurons span.  depth: of the Krylov space where G_k is not formed."""
     op, theta = program.operator, program.loss.gradient(at.prediction)
     beyond = _Beyond(at.factors)
     if not is_large(op):
@@ -62,7 +66,7 @@ def _pairs(program: Program, at: Place, most: int) -> tuple[Tensor, Tensor, Tens
 
         gates = torch.arange(op.n_gates)
         width = max(1, min(most // op.n_gates, _WIDTH))
-        sigma, U, Vh = top_pairs(products, gates, op.p, op.q, width, _DEPTH)
+        sigma, U, Vh = top_pairs(products, gates, op.p, op.q, width, depth)
     each = sigma.shape[1]
     return sigma.flatten(), U.flatten(0, 1), Vh.flatten(0, 1), gates.repeat_interleave(each)
 
