@@ -57,7 +57,7 @@ class LinearAttention(MomentOperator):
         return self._means[rows]
 
     def stack_numbers(self) -> int:
-        return self._moment_numbers + (self.s + self.d) * self.d + self.width * self.outputs  # its tokens and their Gram
+        return self._moment_numbers + (self.s + self.d) * self.d + self.width * self.outputs  # tokens, their Gram
 
     def moments(self, rows: slice) -> Tensor:
         return self.gram(rows)[:, self.high, self.low]
