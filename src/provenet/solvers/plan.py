@@ -20,6 +20,7 @@ from provenet.solvers.working_set import WorkingSetIPM
 METHODS: dict[str, type[Method[Any]]] = {"admm": ADMM, "ipm": IPM, "apg": APG, "bm": BM, "cvx": CVX}
 
 _IPM_WORK = 1e8  # multiply-adds a step of the interior point for which it is the first choice
+_DENSE_WORK = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
 _KERNEL_ROWS = 20_000
 
 
@@ -61,7 +62,7 @@ def _automatic(program: Program) -> list[Stage]:
     A loss that is not quadratic is first brought near by the proximal gradient, so that ADMM sees its curvature;
     where both crawl, as they do at small β, Newton on the few neurons left finishes.
     """
-    if is_large(program.operator):  # only neurons fit
+    if is_large(program.operator) or _dense_work(program) > _DENSE_WORK:  # only neurons fit, or are quick enough
         return [Stage(_able(BM(), program))]
     interior, kernel = IPM(), ADMM()
     if interior.refuses(program) is None and _ipm_work(program) <= _IPM_WORK:
@@ -82,6 +83,12 @@ def _finishes(program: Program) -> Iterator[Stage]:
         yield Stage(working_set)
     if BM().refuses(program) is None:
         yield Stage(BM())
+
+
+def _dense_work(program: Program) -> float:
+    """Multiply-adds of A(Z) where a neuron's second layer is wider than the outputs: neurons then cost far less."""
+    op = program.operator
+    return float(op.kernel_rows) * op.n_gates * op.p * op.q if op.q > op.output_shape[-1] else 0.0
 
 
 def _ipm_work(program: Program) -> float:
