@@ -45,6 +45,7 @@ def certify(
 ) -> Certificate: ...
 
 
+@torch.inference_mode(False)
 def certify(
     what: Problem | nn.Module,
     on: Any,

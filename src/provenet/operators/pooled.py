@@ -23,8 +23,8 @@ from provenet.operators.base import Operator
 from provenet.operators.batched import BatchedOperator
 from provenet.variable import Factors, Stack
 
-_KEEP_NUMBERS = 2**26  # features up to half a GiB in float64 are kept,
-_MOST_NUMBERS = 2**28  # and up to two where they are a small share of the free memory
+_KEEP_NUMBERS = 2**28  # features up to two GiB in float64 are kept,
+_SMALL_NUMBERS = 2**26  # those above half a GiB only where they are a small share of the free memory
 _KEEP_SHARE = 0.15
 _ROWS = 2**16  # of features at a time, where they pass through a factorisation
 
@@ -57,11 +57,12 @@ class PooledOperator(BatchedOperator):
             self._features = features
         return self._features
 
-    @cached_property
+    @property
     def _worth_keeping(self) -> bool:
         numbers = self.n * self._feature_numbers
-        roomy = memory.fits(numbers * self.dtype.itemsize, _KEEP_SHARE)
-        return numbers <= (_MOST_NUMBERS if roomy else _KEEP_NUMBERS)
+        if numbers > _KEEP_NUMBERS:
+            return False
+        return numbers <= _SMALL_NUMBERS or memory.fits(numbers * self.dtype.itemsize, _KEEP_SHARE)
 
     @property
     def held_bytes(self) -> int:

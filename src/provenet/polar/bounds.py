@@ -40,7 +40,8 @@ def polar_bounds(operator: Operator, gauge: Gauge, theta: Tensor, final: bool = 
     lower, upper = spectral_bounds(products_of(operator, theta), *operator.stack_shape, noise, steps, tol, seed)
     if final and operator.has_kernel and operator.kernel_rows <= _KERNEL_ROWS:
         gates = (operator.restrict(torch.tensor([k])) for k in range(operator.n_gates))
-        certain = torch.tensor([deflated_bound(gate, theta, noise) for gate in gates], dtype=torch.float64)
+        worst = noise * operator.output_shape[0] ** 0.5  # no statistics here: the bound is to be certain
+        certain = torch.tensor([deflated_bound(gate, theta, worst) for gate in gates], dtype=torch.float64)
         if float(certain.max()) <= (1 + _AS_GOOD) * float(upper.max()):
             return Bounds(lower, certain, "deterministic")
     return Bounds(lower, upper, "probabilistic")
