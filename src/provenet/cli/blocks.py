@@ -74,8 +74,9 @@ def check_fits(block: Block, X: NDArray[Any], outputs: int) -> None:
         raise typer.BadParameter(
             f"block {block.name} does not take rows of {X.shape[1]} numbers; say how to read them.", param_hint=how
         )
+    one = np.array(X[:1], dtype=np.float64)
     try:
-        block.check(torch.from_numpy(np.array(X[:1], dtype=np.float64)), outputs)
+        block.check(torch.from_numpy(one).expand(len(X), *one.shape[1:]), outputs)  # of the data's shape, uncopied
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--block, --set") from None
 
@@ -92,7 +93,7 @@ def _parse_setting(block: str, text: str) -> tuple[str, Any]:
         raise typer.BadParameter(f"{text!r}: give a value, {name}=VALUE.", param_hint="--set")
     read = _read(value)
     if not _is_of_kind(read, get_type_hints(BLOCKS[block])[name]):
-        raise typer.BadParameter(f"{name}: {value!r} is not a value for it.", param_hint="--set")
+        raise typer.BadParameter(f"{name}: {value!r} is not a value for it; numbers are written 3, sizes 7x7.", param_hint="--set")
     return name, read
 
 
