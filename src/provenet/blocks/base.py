@@ -47,6 +47,10 @@ class Block(ABC):
     def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         """Φ h for every vector h, (n, ρ, m), for vectors (m, p): the arrangement matrix, applied."""
 
+    def rows(self, X: Tensor, group: int = 0) -> Tensor | None:
+        """Φ as a table (n·ρ, p), where the block has one; None where it is too large to be written down."""
+        return None
+
     def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         """What rounding may do to `sides`, (n, ρ, m); exact sums of products in any order stay within it."""
         depth = vectors.shape[1] + 8
@@ -84,13 +88,18 @@ class Block(ABC):
         """The operator of X/scale with these patterns (P, n·ρ), None where all is open."""
 
     def network(
-        self, factors: Factors, gates: Tensor | None, readout: str = "mean", group: Tensor | None = None
+        self,
+        factors: Factors,
+        gates: Tensor | None,
+        readout: str = "mean",
+        group: Tensor | None = None,
+        relu: bool = False,
     ) -> modules.TwoLayer:
         """Neurons, with the gate vector of each (N, p), → torch module (AT App. A)."""
         settings = dict(self.settings()) | ({"readout": readout} if self.tokens else {})
         if self.groups > 1:
             settings["group"] = group
-        return self.module.from_weights(factors.left, factors.right, gates, **settings)
+        return self.module.from_weights(factors.left, factors.right, gates, relu, **settings)
 
     def neurons(self, network: nn.Module, readout: str = "mean") -> Neurons:
         """Torch module → its weights."""
@@ -101,7 +110,7 @@ class Block(ABC):
             if network.settings[name] != value:
                 raise ValueError(f"network: {name} is {network.settings[name]}, but the problem's is {value}.")
         group = network.get_buffer("group") if self.groups > 1 else None
-        return Neurons(network.first.detach(), network.second.detach(), network.gates, group)
+        return Neurons(network.first.detach(), network.second.detach(), network.gates, group, network.relu)
 
     def settings(self) -> Mapping[str, Any]:
         """What distinguishes this block from another of its name; JSON-ready."""

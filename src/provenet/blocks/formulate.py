@@ -15,8 +15,10 @@ from provenet.blocks.cnn import CNN
 from provenet.blocks.mlp import MLP
 from provenet.blocks.tokens import FNet, PoolFormer
 from provenet.data.validation import as_mask, as_samples, as_targets, as_tensor, as_weights, check_finite
+from provenet.cones import Cones
 from provenet.gates import distinct_gates, sample_gates
-from provenet.gauges import NuclearNorm
+from provenet.gates.arrangements import arrangements
+from provenet.gauges import ConeNuclear, Gauge, NuclearNorm
 from provenet.losses import LOSSES, Loss
 from provenet.losses.base import power_of_four
 from provenet.nn.base import ACTIVATIONS, READOUTS
@@ -55,13 +57,17 @@ def formulate(
 
     X: samples (n, d), tokens (n, s, d) or images (n, channels, …), by block.  Y: targets (n, c) or (n,); one-hot or
     integer labels for ``"softmax"``, zeros and ones for ``"logistic"``; (n, s, c) with ``readout="tokens"``.
-    ``gates``: how many to sample, or gate vectors (P, p) of your own; a block with groups has them in each group.
+    ``gates``: how many to sample, or gate vectors (P, p) of your own; a block with groups has them in each group; for
+    ReLU, gates are arrangements, and "all" enumerates them.
     ``mask`` (n, s), for attention: which tokens are there.  Every loss is a sum over samples, each times its
     ``sample_weight``; samples of weight zero are left out.
     """
     block = make_block(block)
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation: {activation!r} is unknown; choose one of {', '.join(map(repr, ACTIVATIONS))}.")
+    complete = isinstance(gates, str) and gates == "all"
+    if complete and activation != "relu":
+        raise ValueError(f"gates: 'all' enumerates the arrangements of ReLU, not those of {activation!r}.")
     if readout not in READOUTS:
         raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
     if readout == "tokens" and not block.tokens:

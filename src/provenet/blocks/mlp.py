@@ -29,14 +29,14 @@ class MLP(Block):
     def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
         return X.shape[1] + self.fit_intercept, outputs
 
-    def _rows(self, X: Tensor) -> Tensor:
+    def rows(self, X: Tensor, group: int = 0) -> Tensor:
         return torch.cat([X, torch.ones_like(X[:, :1])], dim=1) if self.fit_intercept else X
 
     def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
-        return (self._rows(X) @ vectors.T).unsqueeze(1)
+        return (self.rows(X) @ vectors.T).unsqueeze(1)
 
     def _torn(self, x: Tensor, vectors: Tensor, group: int, side: Tensor) -> Tensor:
-        rows = self._rows(x)
+        rows = self.rows(x)
         other_order = (rows.flip(1) @ vectors.flip(1).T).unsqueeze(1)
         return ((side != 0) | (other_order != 0)) & (side.abs() <= self.noise(x, vectors))
 
@@ -47,4 +47,4 @@ class MLP(Block):
         self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
     ) -> MLPOperator:
         pattern = torch.ones(X.shape[0], 1, dtype=torch.bool) if patterns is None else patterns.T
-        return MLPOperator(self._rows(X.to(torch.float64)) / scale, pattern, outputs)
+        return MLPOperator(self.rows(X.to(torch.float64)) / scale, pattern, outputs)

@@ -39,6 +39,9 @@ class TokenBlock(Block):
     def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         return self.transform(X) @ vectors.T
 
+    def rows(self, X: Tensor, group: int = 0) -> Tensor:
+        return self.transform(X).flatten(0, 1)
+
     def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         eps = torch.finfo(X.dtype).eps
         depth = vectors.shape[1] + 100

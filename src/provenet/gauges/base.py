@@ -20,6 +20,16 @@ class Bounds:
 
 
 class Gauge(ABC):
+    has_prox: bool = True
+
+    def restrict(self, gates: Tensor) -> Gauge:
+        """The gauge of these gates' blocks."""
+        return self
+
+    def within(self, basis: Tensor) -> Gauge:
+        """The gauge of blocks Z' where Z = basis·Z', for an orthonormal basis (p, r) that spans the data."""
+        return self
+
     @abstractmethod
     def values(self, stack: Stack) -> Tensor:
         """γ(Z_k), (P,)."""
