@@ -1,7 +1,7 @@
 """provenet: blocks of neural networks trained to a proven optimum."""
 
-from provenet.blocks import CNN, MLP, FNet, PoolFormer, TokenMap, formulate
-from provenet.certificates import Certificate, certify
+from provenet.blocks import CNN, MLP, FNet, PoolFormer, TokenMap, certify, formulate
+from provenet.certificates import Certificate
 from provenet.estimators import ProvenClassifier, ProvenClassifierCV, ProvenRegressor, ProvenRegressorCV
 from provenet.io import SavedModel, load, save
 from provenet.problem import Problem

@@ -1,16 +1,48 @@
+"""Every block × activation × readout: network ↔ convex weights, and the block's operator."""
+
 from __future__ import annotations
 
 import pytest
-import torch
 
-from provenet.blocks import MLP
+from provenet.blocks import BLOCKS
 from provenet.blocks.formulate import ACTIVATIONS
-from provenet.testing import check_block
+from provenet.testing import check_block, check_operator
+from provenet.testing.bank import example_case
+from provenet.testing.examples import EXAMPLES, Example, examples
+
+EVERY = [(example, readout) for example in examples() for readout in example.readouts]
+NAMES = [f"{example}-{readout}" for example, readout in EVERY]
+
+
+def test_every_block_has_examples() -> None:
+    assert set(EXAMPLES) == {*BLOCKS, "token_map"}
+    assert all(example.block.name == name for name, some in EXAMPLES.items() for example in some)
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(("example", "readout"), EVERY, ids=NAMES)
+def test_block(example: Example, readout: str, activation: str) -> None:
+    check_block(example.block, example.samples(6), activation, example.outputs, readout=readout, mask=example.mask(6))
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+@pytest.mark.parametrize(("example", "readout"), EVERY, ids=NAMES)
+def test_operator(example: Example, readout: str, activation: str) -> None:
+    check_operator(example_case(example, activation=activation, readout=readout, n=5).problem.program.operator)
+
+
+@pytest.mark.parametrize(
+    "example", [some[0] for some in EXAMPLES.values() if some[0].name in (*BLOCKS, "token_map")], ids=str
+)
+def test_one_sample_and_one_output(example: Example) -> None:
+    outputs = example.block.groups
+    for activation in ACTIVATIONS:
+        check_block(example.block, example.samples(1), activation, outputs, mask=example.mask(1))
+
+
 @pytest.mark.parametrize("fit_intercept", [False, True])
 @pytest.mark.parametrize("d", [1, 2, 9])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_mlp(activation: str, fit_intercept: bool, d: int) -> None:
-    X = torch.randn(7, d, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    check_block(MLP(fit_intercept=fit_intercept), X, activation)
+    example = Example("mlp", (d,), settings={"fit_intercept": fit_intercept})
+    check_block(example.block, example.samples(7), activation)

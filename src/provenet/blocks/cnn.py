@@ -28,6 +28,11 @@ class CNN(Convolution, Block):
 
     def check(self, X: Tensor, outputs: int) -> None:
         self.positions(X.shape)
+        if self.matrix is not None and bool(X.any()) and not 0 < self.size(X) < float("inf"):
+            raise ValueError(
+                f"pool: with entries up to {float(self.matrix.abs().max()):.1g}, and X up to {super().size(X):.1g}, "
+                "the pooled values leave the range of float64; rescale them."
+            )
 
     def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
         dims = X.ndim - 2

@@ -52,13 +52,14 @@ def formulate(
     sample_weight: Any = None,
     loss_settings: dict[str, Any] | None = None,
     mask: Any = None,
+    gate_group: Any = None,
 ) -> Problem:
     """The convex program of a block on data.
 
     X: samples (n, d), tokens (n, s, d) or images (n, channels, …), by block.  Y: targets (n, c) or (n,); one-hot or
     integer labels for ``"softmax"``, zeros and ones for ``"logistic"``; (n, s, c) with ``readout="tokens"``.
-    ``gates``: how many to sample, or gate vectors (P, p) of your own; a block with groups has them in each group; for
-    ReLU, gates are arrangements, and "all" enumerates them.
+    ``gates``: how many to sample, or gate vectors (P, p) of your own; a block with groups has them in each group, or
+    each in the group that ``gate_group`` (P,) names.  For ReLU gates are arrangements, and "all" enumerates them.
     ``mask`` (n, s), for attention: which tokens are there.  Every loss is a sum over samples, each times its
     ``sample_weight``; samples of weight zero are left out.
     """
@@ -83,13 +84,14 @@ def formulate(
         token_mask = None if token_mask is None else token_mask[used]
     Y = as_masked_targets(Y, token_mask, readout, loss_name)
     p, _ = block.weights(X, Y.shape[-1])
-    gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed)
+    gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed, gate_group)
     user_loss = make_loss(loss, Y, weight, loss_settings or {})
     scaled_loss, units = normalised(user_loss, block.size(X), block.degree)
     operator = block.operator(X, patterns, Y.shape[-1], readout, units.x, token_mask)
     if operator.output_shape != Y.shape:
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
-    program = Program(operator, scaled_loss, NuclearNorm(), normalised_beta(beta, units.beta))
+    gauge = _cone_gauge(block, X, patterns, gate_vectors) if activation == "relu" else NuclearNorm()
+    program = Program(operator, scaled_loss, gauge, normalised_beta(beta, units.beta))
     if patterns is None:
         patterns = torch.ones(block.groups, X.shape[0], dtype=torch.bool)
     return Problem(
@@ -107,7 +109,15 @@ def formulate(
         units.value,
         gate_group,
         token_mask,
+        complete,
     )
+
+
+def _cone_gauge(block: Block, X: Tensor, patterns: Tensor | None, gate_vectors: Tensor | None) -> Gauge:
+    """The gauge of the arrangements' cones, with their rows where the block has a table of them."""
+    assert patterns is not None and gate_vectors is not None
+    rows = block.rows(X.to(torch.float64)) if block.groups == 1 else None
+    return ConeNuclear(None if rows is None else Cones.of(rows, patterns, gate_vectors))
 
 
 def as_masked(block: Block, X: Any, mask: Any) -> tuple[Tensor, Tensor | None]:
@@ -180,11 +190,13 @@ def normalised(loss: Loss, x_size: float, degree: int) -> tuple[Loss, Units]:
 
 
 def _gates(
-    block: Block, X: Tensor, p: int, activation: str, gates: int | Any, seed: int | None
+    block: Block, X: Tensor, p: int, activation: str, gates: int | Any, seed: int | None, gate_group: Any
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Gate vectors (P, p), their patterns (P, n·ρ) and groups (P,); groups follow one another."""
     if activation == "linear":
         return None, None, torch.arange(block.groups) if block.groups > 1 else None
+    if isinstance(gates, str) and gates == "all":
+        return *_all_arrangements(block, X), None
     vectors: Tensor | None = None
     if isinstance(gates, Integral) and not isinstance(gates, bool):
         if gates < 1:
@@ -200,11 +212,30 @@ def _gates(
         count = len(vectors)
     rho = block.sides(X[:1].to(torch.float64), torch.zeros(1, p, dtype=torch.float64)).shape[1]
     _check_room(X.shape[0] * rho, count * block.groups)
-    found = [_group_gates(block, X, b, p, vectors, count, seed) for b in range(block.groups)]
+    each = [vectors] * block.groups if gate_group is None else _split(vectors, gate_group, block.groups)
+    found = [_group_gates(block, X, b, p, mine, count, seed) for b, mine in enumerate(each)]
     group = torch.cat([torch.full((len(v),), b) for b, (v, _) in enumerate(found)]) if block.groups > 1 else None
     if len(found) == 1:
         return *found[0], group
     return torch.cat([v for v, _ in found]), torch.cat([pattern for _, pattern in found]), group
+
+
+def _all_arrangements(block: Block, X: Tensor) -> tuple[Tensor, Tensor]:
+    """Every arrangement but the one that closes all rows."""
+    rows = block.rows(X.to(torch.float64)) if block.groups == 1 else None
+    if rows is None:
+        raise ValueError(f"gates: 'all' needs a table of rows, which block {block.name!r} has not; sample some instead.")
+    return distinct_gates(*arrangements(rows))
+
+
+def _split(vectors: Tensor | None, gate_group: Any, groups: int) -> list[Tensor | None]:
+    """The gate vectors of each group."""
+    group = as_tensor(gate_group, "gate_group")
+    if vectors is None or group.shape != vectors.shape[:1]:
+        raise ValueError(f"gate_group: it goes with gate vectors, one number for each, got shape {tuple(group.shape)}.")
+    if set(group.tolist()) != set(range(groups)):
+        raise ValueError(f"gate_group: with {groups} groups it needs gates of each, 0 to {groups - 1}.")
+    return [vectors[group == b] for b in range(groups)]
 
 
 def _group_gates(
@@ -213,9 +244,14 @@ def _group_gates(
     if vectors is None:
         return sample_gates(lambda draw: block.patterns(X, draw, group), p, count, seed)
     patterns, torn = block.patterns(X, vectors, group)
+    check_decided(torn)
+    return distinct_gates(vectors, patterns)
+
+
+def check_decided(torn: Tensor) -> None:
+    """No gate may be so close to a row of the data that one order of summation opens it and another closes it."""
     if bool(torn.any()):
         raise ValueError(
             f"gates: gate {int(torch.nonzero(torn)[0])} passes so close to a row of the data that rounding decides on "
             "which side it is; move the gate a little."
         )
-    return distinct_gates(vectors, patterns)

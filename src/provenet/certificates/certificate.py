@@ -89,10 +89,16 @@ def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certific
     network's own forward pass and weight decay, the dual from the gradient of the loss there.
     """
     network = copy.deepcopy(network).to(dtype=torch.float64).eval()
-    factors = problem.factors(network)
-    prediction = _predict(network, problem, factors) / problem.output_unit
-    convex = problem.program.operator.forward_factors(factors)
-    check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
+    if problem.activation == "relu":  # its primal is its own forward pass, whatever its neurons' arrangements are
+        first, second = problem.neurons(network)[:2]
+        nowhere = torch.zeros(len(first), dtype=torch.long)
+        factors = Factors(first, second, nowhere).to(torch.float64).scaled(problem.unit**-0.5)
+        prediction = _predict(network, problem, factors) / problem.output_unit
+    else:
+        factors = problem.factors(network)
+        prediction = _predict(network, problem, factors) / problem.output_unit
+        convex = problem.program.operator.forward_factors(factors)
+        check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
     return certificate_of(problem.program, prediction, factors, problem.beta, problem.value_scale, problem.scope, tol)
 
 
@@ -117,7 +123,8 @@ def certificate_of(
         scope=scope,
         bound=gap.bound,
         tol=float(tol),
-        conditions=rank_conditions(factors, *program.operator.stack_shape),
+        # they suppose rotations U → UQ, which cones do not allow
+        conditions=rank_conditions(factors, *program.operator.stack_shape) if program.gauge.has_prox else {},
     )
 
 

@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from typing import Any
 
@@ -17,32 +17,50 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import nn
+from torch import Tensor, nn
 
-from provenet.blocks import formulate, make_block
+from provenet.blocks import BLOCKS, formulate, make_block
 from provenet.blocks.base import Block
 from provenet.certificates import Certificate
-from provenet.data.validation import as_weights
+from provenet.data.validation import as_mask, as_weights, check_finite
+from provenet.estimators.outputs import outputs_in_batches
 from provenet.problem import Problem
 from provenet.solvers import Record, Solution, Status, solve
 from provenet.solvers.loop import Callback
 from provenet.variable import Factors
 
-_BATCH_BYTES = 64 * 2**20  # of hidden values in one batch of a prediction
+_SAMPLES: dict[str, Any] = {  # how X is checked: float32 stays as it is, so that large data are never copied whole
+    "dtype": (np.float64, np.float32),
+    "order": "C",
+    "allow_nd": True,
+}
 
 
 @dataclass(frozen=True)
 class TrainingData:
     """X (n, …), the user's y, what the network is to output (n, …, c), and the weights (n,) or None.
 
-    ``weight`` is what multiplies the loss; ``sample_weight`` is what the user gave, and scores use.
+    ``weight`` is what multiplies the loss; ``sample_weight`` is what the user gave, and scores use.  ``mask`` (n, s)
+    says which tokens are there, None: all.
     """
 
-    X: NDArray[np.float64]
+    X: NDArray[Any]
     y: NDArray[Any]
     targets: NDArray[np.float64]
     weight: NDArray[np.float64] | None
     sample_weight: NDArray[np.float64] | None
+    mask: Tensor | None = None
+
+    def rows(self, rows: Any) -> TrainingData:
+        """Some of the samples."""
+        return TrainingData(
+            self.X[rows],
+            self.y[rows],
+            self.targets[rows],
+            None if self.weight is None else self.weight[rows],
+            None if self.sample_weight is None else self.sample_weight[rows],
+            None if self.mask is None else self.mask[rows],
+        )
 
 
 class ProvenEstimator(BaseEstimator):
@@ -71,17 +89,25 @@ class ProvenEstimator(BaseEstimator):
     dual_gap_: float
     n_iter_: int
 
-    _watcher: Callback | None = None  # set for a while by `watched`
+    n_features_in_: int
+    sample_shape_: tuple[int, ...]
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Any:
-        """Train on X (n, d) and y.  A ``sample_weight`` of two counts as the sample repeated, of zero as left out."""
-        data = self._read(without_torch(X), without_torch(y), without_torch(sample_weight))
+    _watcher: Callback | None = None  # set for a while by `watched`
+    _mask: Tensor | None = None  # of the samples that a scorer, which knows no masks, asks about
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> Any:
+        """Train on X, samples (n, d), tokens (n, s, d) or images (n, channels, …) by block, and y.
+
+        A ``sample_weight`` of two counts as the sample repeated, of zero as left out.  ``mask`` (n, s), for
+        attention, says which tokens are there; what the others hold does not matter.
+        """
+        data = self._read(*(without_torch(value) for value in (X, y, sample_weight, mask)))
         self._keep(self._train(data))
         self._warn_if_short()
         return self
 
     @abstractmethod
-    def _read(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
+    def _read(self, X: Any, y: Any, sample_weight: Any, mask: Any = None) -> TrainingData:
         """Validated data, with targets as the loss wants them."""
 
     @abstractmethod
@@ -90,20 +116,26 @@ class ProvenEstimator(BaseEstimator):
     def _loss_settings(self) -> dict[str, Any]:
         return {}
 
-    def _formulate(self, data: TrainingData, beta: float, seed: int, rows: Any = slice(None)) -> Problem:
-        """The problem of these rows of the data."""
+    def _make_block(self) -> Block:
+        """``fit_intercept`` goes to blocks named by a string that have such a setting: the MLP alone."""
+        kind = BLOCKS.get(self.block) if isinstance(self.block, str) else None
+        has_intercept = kind is not None and "fit_intercept" in {field.name for field in fields(kind)}  # type: ignore[arg-type]
+        return make_block(self.block, **({"fit_intercept": self.fit_intercept} if has_intercept else {}))
+
+    def _formulate(self, data: TrainingData, beta: float, seed: int) -> Problem:
         return formulate(
-            make_block(self.block, fit_intercept=self.fit_intercept),
-            data.X[rows],
-            data.targets[rows],
+            self._make_block(),
+            data.X,
+            data.targets,
             activation=self.activation,
             gates=_plain_number(self.n_gates),
             loss=self.loss,
             beta=_plain_number(beta),
             readout=self.readout,
             seed=seed,
-            sample_weight=None if data.weight is None else data.weight[rows],
+            sample_weight=data.weight,
             loss_settings=self._loss_settings(),
+            mask=data.mask,
         )
 
     def _callback(self, from_verbose: int) -> Callback | None:
@@ -136,18 +168,63 @@ class ProvenEstimator(BaseEstimator):
                 stacklevel=3,
             )
 
-    def _outputs(self, X: Any) -> NDArray[np.float64]:
-        """The network's outputs (n, …, c), in float64, batch by batch."""
+    def _check_samples(self, X: Any, y: Any, mask: Any, **labels: Any) -> Any:
+        """(X, y) of a fit as arrays, y checked as ``labels`` says or as labels are; keeps the shape of a sample.
+
+        ``n_features_in_`` is the last size of tokens (n, s, d) and the channels of images (n, channels, …).
+        """
+        flat = (X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim) < 3
+        options = _SAMPLES | {"ensure_2d": flat, "ensure_all_finite": mask is None}
+        if labels:
+            checked = validate_data(self, X, y, validate_separately=(options, labels))
+        else:
+            checked = validate_data(self, X, y, **options, multi_output=self.readout == "tokens")
+        self.sample_shape_ = checked[0].shape[1:]
+        if not flat:
+            self.n_features_in_ = self.sample_shape_[-1 if self._make_block().tokens else 0]
+        return checked
+
+    def _there(self, shape: tuple[int, ...], mask: Any) -> Tensor | None:
+        """Which tokens of samples of this shape (n, s, d) are there, (n, s); None: all."""
+        mask = self._mask if mask is None else without_torch(mask)
+        if mask is None:
+            return None
+        block = self._make_block()
+        if not block.masks:
+            raise ValueError(f"mask: block {block.name!r} has a fixed number of tokens; only 'attention' takes a mask.")
+        return as_mask(mask, shape)
+
+    def _outputs(self, X: Any, mask: Any = None) -> NDArray[np.float64]:
+        """The network's outputs (n, …, c)."""
         check_is_fitted(self)
-        X = validate_data(self, without_torch(X), reset=False, allow_nd=True)
-        widest = max(self.network_.get_parameter("first").shape[0], int(np.prod(X.shape[1:])))
-        rows = max(1, _BATCH_BYTES // (8 * widest))
-        with torch.no_grad():
-            batches = [
-                self.network_(torch.from_numpy(np.array(X[i : i + rows], dtype=np.float64))).numpy()
-                for i in range(0, X.shape[0], rows)
-            ]
-        return np.concatenate(batches)
+        X = without_torch(X)
+        finite = mask is None and self._mask is None
+        options = _SAMPLES | {"ensure_2d": len(self.sample_shape_) == 1, "ensure_all_finite": finite}
+        X = validate_data(self, X, reset=False, **options)
+        self._check_shape(X)
+        there = self._there(X.shape, mask)
+        if there is not None:
+            check_finite(torch.from_numpy(X[there.numpy()]), "X")
+        return outputs_in_batches(self.network_, self._make_block(), X, there)
+
+    def _check_shape(self, X: NDArray[Any]) -> None:
+        """New samples are shaped as those of the fit; the number of tokens may differ where a mask could say so."""
+        found, known = X.shape[1:], self.sample_shape_
+        if found == known or (self._make_block().masks and len(found) == 2 and found[1] == known[1]):
+            return
+        raise ValueError(f"X: {type(self).__name__} was fitted on samples of shape {tuple(known)}, got {tuple(found)}.")
+
+    def _judged(self, y: Any, said: NDArray[Any], sample_weight: Any, mask: Any) -> tuple[Any, Any, Any]:
+        """(y, said, weights) for a score: with ``readout="tokens"`` all tokens that are there, in one row."""
+        y = np.asarray(without_torch(y))
+        if self.readout != "tokens":
+            return y, said, sample_weight
+        if y.shape != said.shape:
+            raise ValueError(f"y: {said.shape} is needed, one target a token, got {y.shape}.")
+        there = self._there((*said.shape[:2], self.n_features_in_), mask)
+        kept = np.ones(said.shape[:2], dtype=bool) if there is None else there.numpy()
+        weight = read_weights(sample_weight, len(y))
+        return y[kept], said[kept], None if weight is None else np.repeat(weight, kept.sum(1))
 
     def _html_repr(self) -> str:
         """scikit-learn's diagram and, once fitted, the certificate."""
@@ -172,11 +249,15 @@ def carried_over(last: Solution, problem: Problem) -> Factors | None:
     old, new = last.problem, problem
     if old.block != new.block or old.program.operator.stack_shape != new.program.operator.stack_shape:
         return None
-    if new.gate_vectors is not None and not (
-        old.gate_vectors is not None and torch.equal(old.gate_vectors, new.gate_vectors)
-    ):
+    if not (_equal(old.gate_vectors, new.gate_vectors) and _equal(old.gate_group, new.gate_group)):
         return None
     return last.factors.scaled((old.unit / new.unit) ** 0.5)
+
+
+def _equal(one: Tensor | None, other: Tensor | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return torch.equal(one, other)
 
 
 def read_weights(sample_weight: Any, n: int) -> NDArray[np.float64] | None:

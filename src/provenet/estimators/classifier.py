@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, log_expit, softmax
 from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from provenet.blocks.base import Block
 from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, read_weights
@@ -29,11 +29,13 @@ class _Classifier(ClassifierMixin, ProvenEstimator):
     class_weight: Mapping[Any, float] | str | None
     classes_: NDArray[Any]
 
-    def _read(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
+    def _read(self, X: Any, y: Any, sample_weight: Any, mask: Any = None) -> TrainingData:
         if self.loss not in _LOSSES:
             raise ValueError(f"loss: {self.loss!r} is not a classifier's; choose 'softmax' or 'logistic'.")
-        X, y = validate_data(self, X, y, dtype=np.float64, order="C", allow_nd=True)
+        X, y = self._check_samples(X, y, mask)
         check_classification_targets(y)
+        if self.readout == "tokens" and y.ndim != 2:
+            raise ValueError(f"y: with readout='tokens' every token has a label, (n, s), got shape {y.shape}.")
         given = read_weights(sample_weight, X.shape[0])
         self.classes_ = np.unique(y if given is None else y[given > 0])
         if len(self.classes_) < 2:
@@ -43,28 +45,36 @@ class _Classifier(ClassifierMixin, ProvenEstimator):
         code = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         weight = _times_class_weight(given, code, self.classes_, self.class_weight)
         binary = self.loss == "logistic" and len(self.classes_) == 2
-        targets = code[:, None].astype(np.float64) if binary else np.eye(len(self.classes_))[code]
-        return TrainingData(X, y, targets, weight, given)
+        targets = code[..., None].astype(np.float64) if binary else np.eye(len(self.classes_))[code]
+        return TrainingData(X, y, targets, weight, given, self._there(X.shape, mask))
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """Logits (n, classes); for two classes (n,), the second's logit above the first's."""
-        logits = self._outputs(X)
+    def decision_function(self, X: Any, mask: Any = None) -> NDArray[np.float64]:
+        """Logits (n, classes); for two classes (n,), the second's logit above the first's.
+
+        With ``readout="tokens"`` every token has its own: (n, s, classes) or (n, s).
+        """
+        logits = self._outputs(X, mask)
         if len(self.classes_) > 2:
             return logits
-        return logits[:, 0] if self.loss == "logistic" else logits[:, 1] - logits[:, 0]
+        return logits[..., 0] if self.loss == "logistic" else logits[..., 1] - logits[..., 0]
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities (n, classes), in the order of ``classes_``."""
-        score = self.decision_function(X)
-        if score.ndim == 1:
-            return np.stack([expit(-score), expit(score)], axis=1)
+    def predict_proba(self, X: Any, mask: Any = None) -> NDArray[np.float64]:
+        """Probabilities (n, classes), or (n, s, classes), in the order of ``classes_``."""
+        score = self.decision_function(X, mask)
+        if len(self.classes_) == 2:
+            return np.stack([expit(-score), expit(score)], axis=-1)
         # one against the rest: σ(z_c)/Σσ(z), as a softmax of log σ so that nothing underflows
-        return softmax(log_expit(score) if self.loss == "logistic" else score, axis=1)
+        return softmax(log_expit(score) if self.loss == "logistic" else score, axis=-1)
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        """The most probable label of each sample, (n,)."""
-        score = self.decision_function(X)
-        return self.classes_[(score > 0).astype(int) if score.ndim == 1 else score.argmax(axis=1)]
+    def predict(self, X: Any, mask: Any = None) -> NDArray[Any]:
+        """The most probable label of each sample, (n,), or of each token, (n, s)."""
+        score = self.decision_function(X, mask)
+        return self.classes_[(score > 0).astype(int) if len(self.classes_) == 2 else score.argmax(axis=-1)]
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> float:
+        """The share of samples, or of tokens, whose label is right."""
+        y, said, sample_weight = self._judged(y, self.predict(X, mask), sample_weight, mask)
+        return float(accuracy_score(y, said, sample_weight=sample_weight))
 
 
 class ProvenClassifier(SingleBeta, _Classifier):
@@ -74,12 +84,14 @@ class ProvenClassifier(SingleBeta, _Classifier):
 
     Parameters: ``block`` a name or block object; ``activation`` "gated_relu" or "linear"; ``beta`` the weight decay;
     ``n_gates`` how many gates to sample (or gate vectors of your own); ``loss`` "softmax" or "logistic";
-    ``fit_intercept`` gives X a column of ones, whose weights are penalised like the others; ``solver``, ``tol``,
-    ``max_steps`` and ``max_seconds`` as in `provenet.solve`; ``class_weight`` a dict, "balanced" or None;
+    ``readout`` "mean" over the tokens of a block that has them, or "tokens", with a label for each, y (n, s);
+    ``fit_intercept``, for "mlp" alone, gives X a column of ones, whose weights are penalised like the others (a block
+    object has its own settings); ``solver``, ``tol``, ``max_steps`` and ``max_seconds`` as in `provenet.solve`;
+    ``class_weight`` a dict, "balanced" or None;
     ``warm_start`` begins at the last solution where sizes and gates agree; ``verbose=1`` prints each look at the gap.
 
     Fitted: ``network_`` (a torch module: its outputs are the logits), ``certificate_``, ``dual_gap_`` (the
-    certificate's absolute gap), ``n_iter_``, ``solution_``, ``classes_``, ``n_features_in_``.
+    certificate's absolute gap), ``n_iter_``, ``solution_``, ``classes_``, ``sample_shape_``, ``n_features_in_``.
     """
 
     def __init__(
@@ -173,6 +185,8 @@ def _times_class_weight(
     """Sample weights times class weights.  "balanced": every class has the same total, weights of samples counted."""
     if class_weight is None:
         return weight
+    if code.ndim > 1:
+        raise ValueError("class_weight: with readout='tokens' a sample has labels of several classes; leave it None.")
     each = np.ones(len(code)) if weight is None else weight
     if class_weight == "balanced":
         total = np.bincount(code, weights=each, minlength=len(classes))

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
-from sklearn.utils.validation import validate_data
+from sklearn.metrics import r2_score
 
 from provenet.blocks.base import Block
 from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, read_weights
@@ -18,7 +18,7 @@ _LOSSES = ("squared", "huber")
 
 
 class _Regressor(RegressorMixin, ProvenEstimator):
-    """Predictions have the shape of the y of the fit: (n,) or (n, c)."""
+    """Predictions have the shape of the y of the fit: (n,) or (n, c); (n, s) or (n, s, c) for tokens."""
 
     delta: float
 
@@ -31,26 +31,24 @@ class _Regressor(RegressorMixin, ProvenEstimator):
     def _loss_settings(self) -> dict[str, Any]:
         return {"delta": self.delta} if self.loss == "huber" else {}
 
-    def _read(self, X: Any, y: Any, sample_weight: Any) -> TrainingData:
+    def _read(self, X: Any, y: Any, sample_weight: Any, mask: Any = None) -> TrainingData:
         if self.loss not in _LOSSES:
             raise ValueError(f"loss: {self.loss!r} is not a regressor's; choose 'squared' or 'huber'.")
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            validate_separately=(
-                {"dtype": np.float64, "order": "C", "allow_nd": True},
-                {"dtype": np.float64, "ensure_2d": False, "allow_nd": True},
-            ),
-        )
-        self._single_target = y.ndim == 1
+        X, y = self._check_samples(X, y, mask, dtype=np.float64, ensure_2d=False, allow_nd=True)
+        self._single_target = y.ndim == (2 if self.readout == "tokens" else 1)
         given = read_weights(sample_weight, X.shape[0])
-        return TrainingData(X, y, y[:, None] if y.ndim == 1 else y, given, given)
+        targets = y[..., None] if self._single_target else y
+        return TrainingData(X, y, targets, given, given, self._there(X.shape, mask))
 
-    def predict(self, X: Any) -> NDArray[np.float64]:
-        """The network's outputs, in the shape of the y of the fit."""
-        outputs = self._outputs(X)
-        return outputs[:, 0] if self._single_target else outputs
+    def predict(self, X: Any, mask: Any = None) -> NDArray[np.float64]:
+        """The network's outputs, in the shape of the y of the fit; zero for tokens that are not there."""
+        outputs = self._outputs(X, mask)
+        return outputs[..., 0] if self._single_target else outputs
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> float:
+        """R², of all tokens that are there if the readout is "tokens"."""
+        y, said, sample_weight = self._judged(y, self.predict(X, mask), sample_weight, mask)
+        return float(r2_score(y, said, sample_weight=sample_weight))
 
 
 class ProvenRegressor(SingleBeta, _Regressor):
@@ -60,13 +58,14 @@ class ProvenRegressor(SingleBeta, _Regressor):
     ``loss="huber"`` is quadratic within ``delta`` and linear beyond.
 
     Parameters: ``block`` a name or block object; ``activation`` "gated_relu" or "linear"; ``beta`` the weight decay;
-    ``n_gates`` how many gates to sample (or gate vectors of your own); ``fit_intercept`` gives X a column of ones,
-    whose weights are penalised like the others; ``solver``, ``tol``, ``max_steps`` and ``max_seconds`` as in
-    `provenet.solve`; ``warm_start`` begins at the last solution where sizes and gates agree; ``verbose=1`` prints
-    each look at the gap.
+    ``n_gates`` how many gates to sample (or gate vectors of your own); ``readout`` "mean" over the tokens of a block
+    that has them, or "tokens", with a target for each, y (n, s) or (n, s, c); ``fit_intercept``, for "mlp" alone,
+    gives X a column of ones, whose weights are penalised like the others (a block object has its own settings);
+    ``solver``, ``tol``, ``max_steps`` and ``max_seconds`` as in `provenet.solve`; ``warm_start`` begins at the last
+    solution where sizes and gates agree; ``verbose=1`` prints each look at the gap.
 
     Fitted: ``network_`` (a torch module), ``certificate_``, ``dual_gap_`` (the certificate's absolute gap),
-    ``n_iter_``, ``solution_``, ``n_features_in_``.
+    ``n_iter_``, ``solution_``, ``sample_shape_``, ``n_features_in_``.
     """
 
     def __init__(

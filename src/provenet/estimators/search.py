@@ -80,7 +80,7 @@ class BetaSearch:
         scores = np.full((len(folds), len(self.betas_)), np.nan)
         short = 0
         for row, (train, test) in zip(scores, folds, strict=True):
-            solutions = self._follow(self._formulate(data, 1.0, seed, train), self.betas_ * _share(data, train))
+            solutions = self._follow(self._formulate(data.rows(train), 1.0, seed), self.betas_ * _share(data, train))
             short += sum(s.status is not Status.SOLVED for s in solutions)
             row[:] = [self._score(scorer, solution, data, test) for solution in solutions]
         if short:
@@ -95,6 +95,7 @@ class BetaSearch:
     def _score(self: Any, scorer: Any, solution: Solution, data: TrainingData, test: Any) -> float:
         model = copy.copy(self)
         model._keep(solution)
+        model._mask = None if data.mask is None else data.mask[test]
         vars(model).pop("feature_names_in_", None)  # the folds are plain arrays, without names
         weight = {} if data.sample_weight is None else {"sample_weight": data.sample_weight[test]}
         if weight and not weight["sample_weight"].any():

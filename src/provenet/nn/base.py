@@ -19,15 +19,18 @@ class TwoLayer(nn.Module):
     first: (N, p), second: (N, q), gates: (N, p) or None.  A block says what Φ is (`hidden`) and what is made of the
     hidden values (`output`).  Inputs are cast to the weights' precision.
 
-    A fresh module has ``rank`` neurons behind each of ``n_gates`` random gates (``rank`` in all if linear, ``rank``
-    times ``n_gates`` if ReLU, where each neuron is its own gate); its weights can be trained by any loop, with ``penalty()`` times β added to the sum of the losses.
+    A fresh module has ``rank`` neurons behind each of ``n_gates`` random gates (``rank`` in all if linear; if ReLU,
+    where a neuron is its own gate, as many as if gated), at a scale that makes outputs of order one of inputs of order one.  Any loop can train it, with ``penalty()`` times β added to
+    the sum of the losses.  Leave an optimizer's own ``weight_decay`` at zero: AdamW's is decoupled from the loss,
+    another problem with another solution, and no certificate is of it.
     """
 
     first: nn.Parameter
     second: nn.Parameter
     gates: Tensor | None
 
-    def __init__(self, p: int, q: int, rank: int, n_gates: int, activation: str, seed: int):
+    def __init__(self, p: int, q: int, rank: int, n_gates: int, activation: str, seed: int, fan: int = 1):
+        """fan: how many terms of a neuron's hidden values, each of order one, add up to an output."""
         super().__init__()
         if activation not in ACTIVATIONS:
             known = ", ".join(map(repr, ACTIVATIONS))
@@ -39,7 +42,7 @@ class TwoLayer(nn.Module):
         gated = activation == "gated_relu"
         N = rank if activation == "linear" else rank * n_gates
         first = torch.randn(N, p, generator=generator) / p**0.5
-        second = torch.randn(N, q, generator=generator) / (N * q) ** 0.5
+        second = torch.randn(N, q, generator=generator) / (N * fan) ** 0.5
         gates = torch.randn(n_gates, p, generator=generator).repeat_interleave(rank, 0) if gated else None
         self._set(first, second, gates, activation == "relu")
 

@@ -126,7 +126,8 @@ class CNN(TwoLayer):
             raise ValueError(f"dims: 1 for sequences or 2 for images, got {dims!r}.")
         convolution = Convolution(kernel, stride, padding, dilation, pool)
         p = channels * prod(convolution.per_dimension("kernel", dims))
-        super().__init__(p, c * convolution.cells(dims), rank, n_gates, activation, seed)
+        cells = convolution.cells(dims)
+        super().__init__(p, c * cells, rank, n_gates, activation, seed, fan=cells)
         self._configure(**asdict(convolution))
 
     def _configure(self, **settings: Any) -> None:
@@ -146,6 +147,12 @@ class CNN(TwoLayer):
                 f"{self.first.shape[1]}."
             )
         return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.first.shape[0] == 0:  # torch convolves with one filter or more
+            a = self.convolution.cells(x.ndim - 2)
+            return self.second.new_zeros(x.shape[0], self.second.shape[1] // a)
+        return super().forward(x)
 
     def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
         """(b, N, length') or (b, N, height', width')."""

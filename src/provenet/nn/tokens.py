@@ -74,7 +74,7 @@ class FNet(TokenRows):
         readout: str = "mean",
         seed: int = 0,
     ):
-        super().__init__(d, c, rank, n_gates, activation, seed)
+        super().__init__(d, c, rank, n_gates, activation, seed, fan=d)  # as many add up to a coefficient
         self._configure(readout)
 
     def _configure(self, readout: str = "mean") -> None:
@@ -85,7 +85,7 @@ class FNet(TokenRows):
         return {"readout": self.readout}
 
     def lift(self, x: Tensor) -> Tensor:
-        return torch.fft.fft2(x).real
+        return torch.fft.fft2(x if x.dtype in (torch.float32, torch.float64) else x.float()).real.to(x.dtype)
 
 
 class TokenMap(TokenRows):

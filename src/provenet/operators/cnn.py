@@ -106,6 +106,9 @@ class CNNOperator(PooledOperator):
     def neuron_numbers(self) -> int:
         return 2 * self.K
 
+    def _numbers(self, factors: Factors) -> int:
+        return super()._numbers(factors) + self.K * self.p
+
     def sample_sizes(self) -> Tensor:
         return self._sizes.to(self.dtype)
 

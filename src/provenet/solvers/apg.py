@@ -50,7 +50,7 @@ class APG(Method[APGState]):
     max_steps = 50_000
 
     def refuses(self, program: Program) -> str | None:
-        return None
+        return None if program.gauge.has_prox else "the gauge of ReLU has no prox."
 
     def memory(self, program: Program) -> int:
         return 6 * program.operator.stack_bytes

@@ -12,11 +12,19 @@ from provenet.solvers.admm import ADMM
 from provenet.solvers.apg import APG
 from provenet.solvers.bm import BM
 from provenet.solvers.cvx import CVX
+from provenet.solvers.frank_wolfe import FrankWolfe
 from provenet.solvers.ipm import IPM, unknowns_of
 from provenet.solvers.loop import Method
 from provenet.solvers.working_set import WorkingSetIPM
 
-METHODS: dict[str, type[Method[Any]]] = {"admm": ADMM, "ipm": IPM, "apg": APG, "bm": BM, "cvx": CVX}
+METHODS: dict[str, type[Method[Any]]] = {
+    "admm": ADMM,
+    "ipm": IPM,
+    "apg": APG,
+    "bm": BM,
+    "cvx": CVX,
+    "frank_wolfe": FrankWolfe,
+}
 
 _IPM_WORK = 1e8  # multiply-adds a step of the interior point for which it is the first choice
 _KERNEL_ROWS = 20_000
@@ -60,6 +68,8 @@ def _automatic(program: Program) -> list[Stage]:
     A loss that is not quadratic is first brought near by the proximal gradient, so that ADMM sees its curvature;
     where both crawl, as they do at small β, Newton on the few neurons left finishes.
     """
+    if not program.gauge.has_prox:
+        return [Stage(_able(FrankWolfe(), program))]
     interior, kernel = IPM(), ADMM()
     if interior.refuses(program) is None and _ipm_work(program) <= _IPM_WORK:
         return [Stage(interior), Stage(kernel, 2000), *_finishes(program)]

@@ -8,7 +8,10 @@ from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
+from torch import nn
+
 from provenet.certificates import certify, duality_gap
+from provenet.gauges import ConeNuclear
 from provenet.problem import Problem, Program
 from provenet.solvers.loop import Callback, Limits, Method, Record, Run, run
 from provenet.solvers.plan import METHODS, Stage, plan
@@ -28,15 +31,15 @@ def solve(
     tol: float = 1e-6,
     max_steps: int | None = None,
     max_seconds: float | None = None,
-    start: Solution | Factors | None = None,
+    start: Solution | Factors | nn.Module | None = None,
     callback: Callback | None = None,
 ) -> Solution:
     """The best network of a problem, with its certificate.
 
     method: "auto", "admm", "ipm", "apg", "bm", "cvx", or a method object; ``solution.method`` says what ran.
     tol: the relative gap asked for.  max_steps, max_seconds: limits of the whole run.  start: a solution of a problem
-    with the same data and gates to begin from.  callback: gets a `Record` at each look at the gap; a true answer stops
-    the run.
+    with the same data and gates to begin from, or a network with these gates, however it was trained.  callback: gets
+    a `Record` at each look at the gap; a true answer stops the run.
     """
     _check_positive(tol, "tol")
     if max_seconds is not None:
@@ -48,11 +51,13 @@ def solve(
     # a hair below tol, so that the recomputed certificate, with its own rounding, still holds
     limits = Limits(0.9 * tol, max_steps, max_seconds)
     begin = start.factors if isinstance(start, Solution) else start
+    if isinstance(begin, nn.Module):
+        begin = problem.factors(begin)
     if begin is not None:
         _check_start(problem.program, begin)
     done, name = _run_reduced(problem.program, method, limits, begin, tell)
     with right_threads(product_size(problem.program)):
-        done.factors = _tidied(problem.program, done.factors, limits.tol)
+        done.factors = _feasible(problem.program, _tidied(problem.program, done.factors, limits.tol))
         certificate = certify(problem, problem.network(done.factors), tol)
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
@@ -62,7 +67,7 @@ def solve(
 def _check_start(program: Program, start: Factors) -> None:
     op = program.operator
     if not isinstance(start, Factors):
-        raise ValueError(f"start: a Solution or Factors are needed, got {type(start).__name__}.")
+        raise ValueError(f"start: a Solution, a network or Factors are needed, got {type(start).__name__}.")
     sizes = start.left.shape[1], start.right.shape[1]
     if sizes != (op.p, op.q) or bool((start.gate >= op.n_gates).any()):
         raise ValueError(
@@ -84,7 +89,7 @@ def _run_reduced(
     if reduced is None:
         return _run_stages(program, plan(program, method), limits, start, tell)
     operator, basis = reduced
-    small = replace(program, operator=operator)
+    small = replace(program, operator=operator, gauge=program.gauge.within(basis))
     begin = None if start is None else replace(start, left=start.left @ basis)
     done, name = _run_stages(small, plan(small, method), limits, begin, tell)
     done.factors = replace(done.factors, left=done.factors.left @ basis.T)
@@ -103,6 +108,13 @@ def _tidied(program: Program, factors: Factors, tol: float) -> Factors:
         if duality_gap(program, prediction, float(fewer.penalty())).relative <= tol:
             return fewer
     return factors
+
+
+def _feasible(program: Program, factors: Factors) -> Factors:
+    """ReLU neurons strictly inside their cones, so that the network opens the rows the program opens."""
+    if not isinstance(program.gauge, ConeNuclear) or program.gauge.cones is None:
+        return factors
+    return replace(factors, left=program.gauge.cones.pulled_inside(factors.left, factors.gate))
 
 
 def _run_stages(

@@ -1,4 +1,4 @@
-"""A small bank of problems: every loss, one and several outputs, weights, intercept, wide and degenerate data."""
+"""A small bank of problems: every block and loss, several outputs, weights, intercept, wide and degenerate data."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import torch
 
 from provenet.blocks import MLP, formulate
 from provenet.problem import Problem
 from provenet.solvers import solve
+from provenet.testing.examples import Example, examples
 from provenet.verify import Verdict, verify
 
 
@@ -24,6 +26,7 @@ class Case:
     Y: np.ndarray
     problem: Problem
     sample_weight: np.ndarray | None = None
+    mask: np.ndarray | None = None
 
     @cached_property
     def optimum(self) -> float:
@@ -32,30 +35,46 @@ class Case:
 
     def verify(self, network: Any) -> Verdict:
         """The independent checker on a network for this problem."""
-        problem, gates = self.problem, network.gates
-        return verify(
-            self.X,
-            self.Y,
-            network.first.detach().numpy(),
-            network.second.detach().numpy(),
-            None if gates is None else gates.numpy(),
-            loss=problem.loss.name,
-            beta=problem.beta,
-            sample_weight=self.sample_weight,
-            fit_intercept=network.fit_intercept,
-            gate_vectors=None if problem.gate_vectors is None else problem.gate_vectors.numpy(),
-            delta=getattr(problem.loss, "delta", 1.0),
-        )
+        return verify_network(self.problem, network, self.X, self.Y, self.sample_weight, self.mask)
 
     def __str__(self) -> str:
         return self.name
 
 
+def verify_network(
+    problem: Problem, network: Any, X: Any, Y: Any, sample_weight: Any = None, mask: Any = None
+) -> Verdict:
+    """The independent checker on a network for a problem, from the arrays it was posed with."""
+    settings = dict(problem.block.settings())
+    function = settings.pop("function", None)
+    if function is not None:
+        X = function(torch.as_tensor(X, dtype=torch.float64)).numpy()
+    group = getattr(network, "group", None)
+    return verify(
+        X,
+        Y,
+        network.first.detach().numpy(),
+        network.second.detach().numpy(),
+        None if network.gates is None else network.gates.numpy(),
+        block=problem.block.name,
+        loss=problem.loss.name,
+        beta=problem.beta,
+        sample_weight=sample_weight,
+        gate_vectors=None if problem.gate_vectors is None else problem.gate_vectors.numpy(),
+        delta=getattr(problem.loss, "delta", 1.0),
+        readout=problem.readout,
+        mask=mask,
+        group=None if group is None else group.numpy(),
+        gate_group=None if problem.gate_group is None or problem.gate_vectors is None else problem.gate_group.numpy(),
+        **settings,
+    )
+
+
 def problem_bank() -> list[Case]:
-    return list(_cases())
+    return [*_mlp_cases(), *_block_cases()]
 
 
-def _cases() -> Iterator[Case]:
+def _mlp_cases() -> Iterator[Case]:
     for loss in ("squared", "softmax", "logistic", "huber"):
         for outputs in (1, 3):
             yield make_case(loss, outputs=outputs)
@@ -68,6 +87,48 @@ def _cases() -> Iterator[Case]:
     yield make_case("squared", outputs=2, ratio=0.01)
     yield make_case("huber", outputs=1, weighted=True, repeated=True)
     yield make_case("squared", outputs=1, gates=1, n=1, d=1)
+
+
+def _block_cases() -> Iterator[Case]:
+    """Two a block: gated with the mean of the tokens, linear with all of them; the MLP has its own."""
+    turn = 0
+    for example in examples():
+        if example.name == "mlp":
+            continue
+        gated = turn % 2 == 0
+        loss = ("squared", "squared", "softmax", "huber")[turn % 4]
+        yield example_case(
+            example, loss, "gated_relu" if gated else "linear", "mean" if gated else example.readouts[-1]
+        )
+        turn += 1
+
+
+def example_case(
+    example: Example,
+    loss: str = "squared",
+    activation: str = "gated_relu",
+    readout: str = "mean",
+    n: int = 8,
+    gates: int = 3,
+    ratio: float = 0.1,
+    seed: int = 0,
+) -> Case:
+    """A random problem of a block with β = ratio·β_max."""
+    rng = np.random.default_rng(seed + 1)
+    X, mask = example.samples(n, seed), example.mask(n, seed)
+    tokens = (example.sample[0],) if readout == "tokens" else ()
+    Y = make_targets(rng, loss, (n, *tokens), example.outputs)
+    problem = formulate(example.block, X, Y, activation, gates, loss, 1.0, readout, seed, mask=mask)
+    problem = problem.with_beta(ratio * problem.beta_max)
+    return Case(f"{example}-{loss}-{activation}-{readout}", X, Y, problem, mask=mask)
+
+
+def make_targets(rng: np.random.Generator, loss: str, rows: tuple[int, ...], outputs: int) -> np.ndarray:
+    if loss == "softmax":
+        return np.eye(outputs)[rng.integers(0, outputs, rows)]
+    if loss == "logistic":
+        return rng.integers(0, 2, (*rows, outputs)).astype(float)
+    return rng.standard_normal((*rows, outputs))
 
 
 def make_case(
@@ -83,7 +144,7 @@ def make_case(
     repeated: bool = False,
     seed: int = 0,
 ) -> Case:
-    """A random problem with β = ratio·β_max."""
+    """A random problem of the MLP with β = ratio·β_max."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, d))
     Y: np.ndarray

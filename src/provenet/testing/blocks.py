@@ -5,18 +5,25 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from provenet.blocks import Block, formulate
+from provenet.certificates import certify
+from provenet.problem import Problem
+from provenet.testing.bank import verify_network
 from provenet.testing.close import assert_close, normal
-from provenet.variable import factorise
+from provenet.variable import Factors, factorise
+from provenet.verify import Verdict
+
+TOL = 1e-11
 
 
 def check_block(
     block: Block, X: Any, activation: str, outputs: int = 3, seed: int = 0, readout: str = "mean", mask: Any = None
 ) -> None:
-    """network(X) = A(Z); weight decay of the network = gauge of Z; and back again.
+    """network(X) = A(Z); weight decay of the network = gauge of Z; and back again, from either side (AT App. A).
 
-    On data far from unit scale, so that the change of units is seen.
+    On data far from unit scale, so that the change of units is seen; the network's objective is `verify`'s.
     """
     for x_scale, y_scale in ((1.0, 1.0), (1e3, 1e-2), (1e-5, 1e4)):
         samples = torch.as_tensor(X, dtype=torch.float64) * x_scale
@@ -26,14 +33,59 @@ def check_block(
         problem = formulate(
             block, samples, Y, activation=activation, gates=5, beta=0.1, readout=readout, seed=seed, mask=mask
         )
-        op, gauge = problem.program.operator, problem.program.gauge
-        stack = normal(generator, *op.stack_shape)
-        network: Any = problem.network(factorise(stack))
-        with torch.no_grad():
-            assert_close(network(samples), op.forward(stack) * problem.output_unit, 1e-11, "network(X) = A(Z)")
-            assert_close(network.penalty(), gauge.value(stack) * problem.unit, 1e-11, "weight decay = gauge")
-        back = problem.factors(network)
-        assert_close(back.stack(op.n_gates), stack, 1e-11, "network → factors")
-        objective = problem.loss.value(network(samples).detach()) + problem.beta * network.penalty().detach()
-        normalised = problem.program.objective(stack) * problem.value_scale
-        assert_close(objective, normalised, 1e-11, "the objective in the user's units")
+        empty: Any = problem.network(Factors.empty(*problem.program.operator.stack_shape[1:]))
+        assert_close(_outputs(problem, empty, samples), torch.zeros_like(Y), 0.0, "a network without neurons")
+        _check_from_stack(problem, samples, generator)
+        network = _check_from_network(problem, samples, generator)
+        _check_certificate(problem, network, samples, verify_network(problem, network, samples, Y, mask=mask))
+
+
+def _check_from_stack(problem: Problem, samples: Tensor, generator: torch.Generator) -> None:
+    """Z → network → Z."""
+    op, gauge = problem.program.operator, problem.program.gauge
+    stack = normal(generator, *op.stack_shape)
+    network: Any = problem.network(factorise(stack))
+    expected = op.forward(stack) * problem.output_unit
+    assert_close(_outputs(problem, network, samples), expected, TOL, "network(X) = A(Z)")
+    assert_close(network.penalty().detach(), gauge.value(stack) * problem.unit, TOL, "weight decay = gauge")
+    assert_close(problem.factors(network).stack(op.n_gates), stack, TOL, "network → factors")
+    normalised = problem.program.objective(stack) * problem.value_scale
+    assert_close(_objective(problem, network, samples), normalised, TOL, "the objective in the user's units")
+
+
+def _check_from_network(problem: Problem, samples: Tensor, generator: torch.Generator) -> Any:
+    """Network → Z → network: the same function, at no higher a price."""
+    P, p, q = problem.program.operator.stack_shape
+    gate = torch.randint(P, (2 * P + 3,), generator=generator)
+    neurons = Factors(normal(generator, len(gate), p), normal(generator, len(gate), q), gate)
+    network: Any = problem.network(neurons)
+    stack = problem.factors(network).stack(P)
+    again: Any = problem.network(factorise(stack))
+    outputs = _outputs(problem, network, samples)
+    size = float(outputs.abs().max())
+    assert_close(_outputs(problem, again, samples), outputs, 10 * TOL, "network → Z → network", size)
+    objective, lower = (float(_objective(problem, module, samples)) for module in (network, again))
+    assert lower <= objective * (1 + TOL), f"the convex weights' network costs {lower}, more than {objective}"
+    value = float(problem.program.objective(stack)) * problem.value_scale
+    assert abs(lower - value) <= 10 * TOL * value, f"Z has the objective {value}, its network {lower}"
+    return network
+
+
+def _check_certificate(problem: Problem, network: Any, samples: Tensor, verdict: Verdict) -> None:
+    """The objective, its lower bound and the polar, by the certificate and by the independent checker."""
+    found = certify(problem, network)
+    size = abs(verdict.primal)
+    objective = float(_objective(problem, network, samples))
+    assert abs(objective - verdict.primal) <= TOL * size, f"the network's objective is {objective}, verify: {verdict}"
+    for name, allowed in (("primal", size), ("dual", size), ("polar_max", verdict.polar_max)):
+        mine, other = getattr(found, name), getattr(verdict, name)
+        assert abs(mine - other) <= 1e-9 * allowed, f"certificate: {name} is {mine}, by verify {other}"
+
+
+def _outputs(problem: Problem, network: Any, samples: Tensor) -> Tensor:
+    with torch.no_grad():
+        return network(samples) if problem.mask is None else network(samples, problem.mask)
+
+
+def _objective(problem: Problem, network: Any, samples: Tensor) -> Tensor:
+    return problem.loss.value(_outputs(problem, network, samples)) + problem.beta * network.penalty().detach()

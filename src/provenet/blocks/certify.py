@@ -1,0 +1,201 @@
+"""`certify`: a network on a problem, or any module of ours on any data, whoever trained it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from provenet import certificates
+from provenet.blocks.base import Block
+from provenet.blocks.formulate import loss_kind, make_loss, normalised
+from provenet.blocks.stream import Chunks, Stream, is_arrays
+from provenet.blocks.streamed import OwnGates, StreamedOperator
+from provenet.certificates import Certificate, certificate_of, check_same_map
+from provenet.data.validation import as_weights, check_finite
+from provenet.gauges import NuclearNorm
+from provenet.losses import Loss
+from provenet.losses.base import power_of_four
+from provenet.nn import TwoLayer
+from provenet.problem import Problem, Program, check_beta, normalised_beta
+from provenet.variable import Factors
+
+
+@overload
+def certify(problem: Problem, network: nn.Module, /, tol: float = 1e-4) -> Certificate: ...
+
+
+@overload
+def certify(
+    module: nn.Module,
+    data: Any,
+    /,
+    tol: float = 1e-4,
+    *,
+    loss: str | type[Loss],
+    beta: float,
+    mean: bool = False,
+    sample_weight: Any = None,
+    loss_settings: dict[str, Any] | None = None,
+) -> Certificate: ...
+
+
+def certify(
+    what: Problem | nn.Module,
+    on: Any,
+    /,
+    tol: float = 1e-4,
+    *,
+    loss: str | type[Loss] | None = None,
+    beta: float | None = None,
+    mean: bool = False,
+    sample_weight: Any = None,
+    loss_settings: dict[str, Any] | None = None,
+) -> Certificate:
+    """How far a network is from the best one, proven.
+
+    ``certify(problem, network)``: of any network of the problem's block, however it was trained.
+
+    ``certify(module, data, loss=, beta=)``: of a module of ``provenet.nn``, at whatever point your own loop left it,
+    among all networks with its gates ("fixed_gates"; "linear" without gates).  data: arrays ``(X, Y)`` or
+    ``(X, Y, mask)``, or any re-iterable of such batches, like a torch DataLoader.  It is gone over more than once, some
+    samples at a time, in float64; only predictions and targets are kept.  A loader may shuffle, but every pass
+    must bring the same samples.  Labels for ``"softmax"`` may be class indices.
+
+    The objective is the *sum* of the samples' losses plus beta·module.penalty().  A loop that minimises the mean over
+    the n samples plus β·penalty() minimises the same thing divided by n: with ``mean=True`` beta is that β, and the
+    certificate speaks of the sum, with n·β.  (``mse_loss`` also divides by the c outputs and has no ½: its β is
+    2/(n·c) of ours.  AdamW's decoupled ``weight_decay`` minimises no such objective: set it to zero and add the penalty
+    to the loss.)
+
+    sample_weight: (n,), with arrays; samples of weight zero are left out.
+    """
+    if isinstance(what, Problem):
+        if (loss, beta, sample_weight, loss_settings) != (None, None, None, None) or mean:
+            raise ValueError("loss, beta, mean, sample_weight, loss_settings: the problem has its own.")
+        return certificates.certify(what, on, tol)
+    if loss is None or beta is None:
+        raise ValueError("loss, beta: to certify a module both must be given, as they were in training.")
+    check_beta(beta)
+    module = _unwrapped(what)
+    block, kind = block_of(module), loss_kind(loss)
+    network = copy.deepcopy(module).to(device="cpu", dtype=torch.float64).eval()
+    source, weight = _source(on, sample_weight)
+    own = OwnGates(block, network)
+    stream = Stream(
+        block,
+        network.first.shape[1],
+        network.second.shape[1],
+        network.settings.get("readout", "mean"),
+        kind.name,
+        source,
+        ordered=isinstance(source, Chunks),
+        width=len(own) + network.first.shape[0],
+    )
+    seen = _first_pass(network, stream, own)
+    user_loss = make_loss(kind, seen.target, weight, loss_settings or {})
+    if mean:
+        if sample_weight is not None:
+            raise ValueError("mean: with sample_weight a mean has two meanings; give the beta of the weighted sum.")
+        beta = beta * len(seen.target)
+    scaled_loss, units = normalised(user_loss, seen.size, block.degree)
+    kept, place = own.distinct()
+    operator = StreamedOperator(stream, own, kept, tuple(seen.target.shape), units.x)
+    program = Program(operator, scaled_loss, NuclearNorm(), normalised_beta(beta, units.beta))
+    factors = Factors(network.first.detach(), network.second.detach(), place[own.of_neuron]).scaled(units.z**-0.5)
+    scope = "linear" if network.gates is None else "fixed_gates"
+    return certificate_of(program, seen.prediction / units.y, factors, float(beta), units.value, scope, tol)
+
+
+def block_of(module: TwoLayer) -> Block:
+    """The block a module is a network of, with the module's settings."""
+    kinds = {kind.module: kind for kind in _below(Block) if hasattr(kind, "module")}
+    kind = next((kinds[base] for base in type(module).__mro__ if base in kinds), None)
+    if kind is None:
+        raise ValueError(f"module: {type(module).__name__} is a network of no block.")
+    return kind(**{field.name: module.settings[field.name] for field in fields(kind)})
+
+
+def _below(kind: type) -> Iterator[Any]:
+    """All classes that derive from ``kind``."""
+    for derived in kind.__subclasses__():
+        yield derived
+        yield from _below(derived)
+
+
+def _unwrapped(module: Any) -> TwoLayer:
+    """The module itself, without what torch.compile or DistributedDataParallel put around it."""
+    inner = module
+    while not isinstance(inner, TwoLayer):
+        wrapped = inner
+        inner = getattr(wrapped, "_orig_mod", None) or getattr(wrapped, "module", None)
+        if not isinstance(inner, nn.Module):
+            raise ValueError(
+                f"module: a Problem or one of provenet.nn's modules is needed, got {type(module).__name__}. "
+                "Of a deeper network certify such a head on the features it gets."
+            )
+    return inner
+
+
+def _source(data: Any, sample_weight: Any) -> tuple[Iterable[Any], Tensor | None]:
+    """Raw batches, as often as asked, and the weights of their samples."""
+    if is_arrays(data):
+        weight = as_weights(sample_weight, len(data[0]))
+        if weight is None or bool((weight > 0).all()):
+            return Chunks.of(tuple(data)), weight
+        return Chunks.of(tuple(data), weight > 0), weight[weight > 0]
+    if sample_weight is not None:
+        raise ValueError("sample_weight: it goes with arrays (X, Y), not with a loader.")
+    if isinstance(data, Iterator):
+        raise ValueError(
+            "data: an iterator or generator can be gone over once, and more than one pass is needed; give the loader "
+            "itself, a list of batches, or arrays (X, Y)."
+        )
+    if isinstance(data, (Tensor, np.ndarray, str, dict)) or not isinstance(data, Iterable):
+        raise ValueError(f"data: arrays (X, Y) or batches of them are needed, got {type(data).__name__}.")
+    return data, None
+
+
+class _Seen(NamedTuple):
+    """prediction and target (n, …, c), and the size of the largest entry of X."""
+
+    prediction: Tensor
+    target: Tensor
+    size: float
+
+
+def _first_pass(network: TwoLayer, stream: Stream, own: OwnGates) -> _Seen:
+    """What is kept of the data.  Network and convex program must be the same function of them, gates be decided."""
+    block = stream.block
+    neurons = Factors(network.first.detach(), network.second.detach(), own.of_neuron)
+    predictions: list[Tensor] = []
+    targets: list[Tensor] = []
+    convex: list[Tensor] = []
+    size = 0.0
+    for batch in stream:
+        with torch.no_grad():
+            prediction = network(batch.X) if batch.mask is None else network(batch.X, batch.mask)
+        if prediction.shape != batch.Y.shape:
+            raise ValueError(
+                f"Y: the module's outputs are {tuple(prediction.shape)}, the targets {tuple(batch.Y.shape)}."
+            )
+        if targets and targets[0].shape[1:] != batch.Y.shape[1:]:
+            raise ValueError("data: with readout='tokens' every batch needs the same number of tokens.")
+        check_finite(prediction, "module: an output")
+        patterns = own.patterns(batch.X)
+        own.remember(patterns)
+        here = block.size(batch.X)
+        unit = power_of_four(here)
+        operator = block.operator(batch.X, patterns, batch.Y.shape[-1], stream.readout, unit, batch.mask)
+        predictions.append(prediction)
+        convex.append(operator.forward_factors(neurons) * unit**block.degree)
+        targets.append(batch.Y)
+        size = max(size, here)
+    prediction, target = torch.cat(predictions), torch.cat(targets)
+    check_same_map(torch.cat(convex), prediction, float(target.abs().max()))
+    return _Seen(prediction, target, size)

@@ -1,0 +1,141 @@
+"""The operator of data that come in batches: each batch has the block's own operator, and A* is the sum of theirs."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provenet.blocks.base import Block
+from provenet.blocks.formulate import check_decided
+from provenet.blocks.stream import Stream
+from provenet.data.validation import check_finite
+from provenet.nn import TwoLayer
+from provenet.operators import Operator
+from provenet.variable import Factors, Stack
+
+
+class OwnGates:
+    """A module's gates as those of a program: every distinct gate vector in every group, as `formulate` has them.
+
+    vectors: (m, p), None where the module has no gates.
+    """
+
+    def __init__(self, block: Block, module: TwoLayer):
+        self.block = block
+        self.vectors: Tensor | None = None
+        N = module.first.shape[0]
+        index = torch.zeros(N, dtype=torch.long)
+        if module.gates is not None:
+            check_finite(module.gates, "module.gates")
+            self.vectors, index = torch.unique(module.gates, dim=0, return_inverse=True)
+        group = module.get_buffer("group") if block.groups > 1 else torch.zeros(N, dtype=torch.long)
+        self.of_neuron = group * self._in_group + index
+        self._seen = [hashlib.blake2b() for _ in range(len(self))]
+
+    @property
+    def _in_group(self) -> int:
+        return 1 if self.vectors is None else len(self.vectors)
+
+    def __len__(self) -> int:
+        return self.block.groups * self._in_group
+
+    def patterns(self, X: Tensor) -> Tensor | None:
+        """(groups·m, b·ρ), None where all is open."""
+        if self.vectors is None:
+            return None
+        found = []
+        for group in range(self.block.groups):
+            pattern, torn = self.block.patterns(X, self.vectors, group)
+            check_decided(torn)
+            found.append(pattern)
+        return torch.cat(found)
+
+    def remember(self, patterns: Tensor | None) -> None:
+        """Patterns of a batch of the first pass: gates that agree on all of them are one."""
+        for seen, pattern in zip(self._seen, () if patterns is None else patterns, strict=patterns is not None):
+            seen.update(np.packbits(pattern.numpy()).tobytes())
+
+    def distinct(self) -> tuple[Tensor, Tensor]:
+        """The gates to keep, one a pattern, and for every gate its place among them."""
+        if self.vectors is None:
+            return torch.arange(len(self)), torch.arange(len(self))
+        keys = [(k // self._in_group, seen.digest()) for k, seen in enumerate(self._seen)]
+        first: dict[tuple[int, bytes], int] = {}
+        kept = [k for k, key in enumerate(keys) if first.setdefault(key, k) == k]
+        place = {key: i for i, key in enumerate(keys[k] for k in kept)}
+        return torch.tensor(kept), torch.tensor([place[key] for key in keys])
+
+
+class StreamedOperator(Operator):
+    """gates: which of the module's gates are this operator's, (P,).  Inputs are divided by ``scale``."""
+
+    dtype = torch.float64
+
+    def __init__(self, stream: Stream, own: OwnGates, gates: Tensor, output_shape: tuple[int, ...], scale: float):
+        self.stream, self.own, self.gates, self.output_shape, self.scale = stream, own, gates, output_shape, scale
+        self.n_gates, self.p, self.q = len(gates), stream.p, stream.q
+        self._slack: tuple[Tensor, float] | None = None
+
+    def parts(self) -> Iterator[tuple[Tensor, Operator]]:
+        """A pass over the data: rows of the prediction, and their operator."""
+        block, readout, c = self.stream.block, self.stream.readout, self.output_shape[-1]
+        for batch in self.stream:
+            patterns = self.own.patterns(batch.X)
+            operator = block.operator(batch.X, patterns, c, readout, self.scale, batch.mask)
+            yield batch.rows, operator.restrict(self.gates)
+
+    def forward(self, stack: Stack) -> Tensor:
+        return self._gathered(lambda operator: operator.forward(stack))
+
+    def forward_factors(self, factors: Factors) -> Tensor:
+        return self._gathered(lambda operator: operator.forward_factors(factors))
+
+    def _gathered(self, outputs: Callable[[Operator], Tensor]) -> Tensor:
+        out = torch.empty(self.output_shape, dtype=self.dtype)
+        for rows, operator in self.parts():
+            out[rows] = outputs(operator)
+        return out
+
+    def adjoint(self, residual: Tensor) -> Stack:
+        total, slack, sizes, count = self.new_stack(), 0.0, 0.0, 0
+        for rows, operator in self.parts():
+            part = operator.adjoint(residual[rows])
+            total += part
+            slack += operator.rounding(residual[rows])
+            sizes += float(torch.linalg.vector_norm(part, dim=(1, 2)).max())
+            count += 1
+        # the sum of so many parts rounds by that many units of their sizes
+        self._slack = residual, slack + count * torch.finfo(self.dtype).eps * sizes
+        return total
+
+    def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
+        left, right = torch.zeros_like(factors.left), torch.zeros_like(factors.right)
+        for rows, operator in self.parts():
+            more = operator.adjoint_factors(residual[rows], factors)
+            left += more[0]
+            right += more[1]
+        return left, right
+
+    def norm_upper(self) -> float:
+        return sum(operator.norm_upper() ** 2 for _, operator in self.parts()) ** 0.5 * (1 + 1e-12)
+
+    def rounding(self, residual: Tensor) -> float:
+        if self._slack is None or self._slack[0] is not residual:
+            self.adjoint(residual)
+        assert self._slack is not None
+        return self._slack[1]
+
+    def restrict(self, gates: Tensor) -> StreamedOperator:
+        other = copy.copy(self)
+        other.gates, other.n_gates, other._slack = self.gates[gates], len(gates), None
+        return other
+
+    def to(self, dtype: torch.dtype) -> StreamedOperator:
+        if dtype != self.dtype:
+            raise ValueError(f"dtype: data in batches are judged in float64 alone, not in {dtype}.")
+        return self
