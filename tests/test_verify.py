@@ -7,7 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from provenet.verify import verify
+from provenet.verify import check, verify
+from provenet.verify.forms import BLOCKS, make_form
 
 
 def test_one_neuron_by_hand() -> None:
@@ -105,3 +106,145 @@ def test_what_no_verdict_can_be_about_is_refused(name: str, change: dict) -> Non
     asked = {"X": [[1.0], [2.0]], "Y": np.ones((2, 2)), "loss": "squared", "beta": 1e5} | change
     with pytest.raises(ValueError, match=name):
         verify(first=none, second=np.zeros((0, 2)), **asked)
+
+
+POOL = [[0.5, -1.0, 0.0, 0.25], [0.0, 2.0, 1.0, 1.0]]
+SETTINGS = {"fit_intercept": False, "scale": None, "grid": None, "window": 3}
+SETTINGS |= {"kernel": 3, "stride": 1, "padding": 0, "dilation": 1, "pool": 1}
+FORMS = [  # block, the shape of a sample, settings, (p, q) for three outputs
+    ("mlp", (4,), {}, (4, 3)),
+    ("mlp", (4,), {"fit_intercept": True}, (5, 3)),
+    ("cnn", (2, 5, 4), {"kernel": (2, 3), "padding": (1, 0), "pool": 2}, (12, 12)),
+    ("cnn", (1, 7), {"stride": 2, "padding": 2, "dilation": 2, "pool": POOL}, (3, 6)),
+    ("attention", (3, 2), {"scale": "sqrt_d"}, (4, 6)),
+    ("mixer", (3, 2), {}, (9, 6)),
+    ("fno", (3, 2), {}, (6, 3)),
+    ("fno", (6, 2), {"grid": (2, 3)}, (12, 3)),
+    ("bfno", (4, 2), {"grid": (2, 2)}, (8, 3)),
+    ("poolformer", (6, 2), {"grid": (3, 2)}, (2, 3)),
+    ("fnet", (3, 4), {}, (4, 3)),
+    ("token_map", (3, 4), {}, (4, 3)),
+]
+
+
+def test_every_block_has_a_form() -> None:
+    assert {block for block, *_ in FORMS} == set(BLOCKS)
+
+
+@pytest.mark.parametrize(("block", "sample", "settings", "sizes"), FORMS)
+def test_slopes_are_adjoint_to_outputs(block: str, sample: tuple, settings: dict, sizes: tuple) -> None:
+    """⟨A_k*Θ, uvᵀ⟩ = ⟨Θ, B(D_k Φ u, v)⟩, and rounding stays within what is allowed for it, seen from long double."""
+    rng = np.random.default_rng(0)
+    form = make_form(block, (50, *sample), SETTINGS | settings)
+    X = rng.standard_normal((50, *sample))
+    u, v, gate = (rng.standard_normal((1, size)) for size in (*sizes, sizes[0]))
+    ready = form.prepare(X)
+    opened = form.hidden(ready, gate) >= 0
+    outputs = form.outputs(ready, form.hidden(ready, u) * opened, v)
+    assert outputs.shape == (50, form.tokens(ready), 3)
+    theta = rng.standard_normal(outputs.shape)
+    slope = form.slope(ready, opened[:, :, 0], theta)
+    assert slope.shape == sizes
+    assert (slope * np.outer(u, v)).sum() == pytest.approx((outputs * theta).sum(), rel=1e-12)
+    bound = form.absolute()
+    allowed = bound.slope(bound.prepare(np.abs(X)), np.ones(opened.shape[:2], dtype=bool), np.abs(theta))
+    finer = form.slope(form.prepare(X.astype(np.longdouble)), opened[:, :, 0], theta.astype(np.longdouble))
+    assert (np.abs(slope - finer) <= 58 * np.finfo(float).eps * allowed).all()
+    assert (np.abs(slope) <= allowed * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block not in ("mlp", "cnn")])
+@pytest.mark.parametrize("readout", ["mean", "tokens"])
+def test_one_token_of_one_feature_is_an_mlp(block: str, readout: str) -> None:
+    """x = 1, y = 3 once more: every token block is Σ u v there."""
+    beta, u = 0.5, math.sqrt(2.5)
+    Y = [3.0] if readout == "mean" else [[3.0]]
+    verdict = verify([[[1.0]]], Y, [[u]], [[u]], block=block, readout=readout, loss="squared", beta=beta)
+    assert verdict.primal == pytest.approx(3 * beta - beta**2 / 2, rel=1e-14)
+    assert verdict.relative_gap == pytest.approx(0, abs=2e-14)
+
+
+def test_attention_by_hand() -> None:
+    """Two tokens, 1 and 2, one feature, w₁ = w₂ = 1: hidden [[1, 2], [2, 4]], outputs 1·1 + 2·2 = 5 and 2 + 8 = 10."""
+    X, one = [[[1.0], [2.0]]], [[1.0]]
+    tokens = verify(X, [[5.0, 10.0]], one, one, block="attention", readout="tokens", loss="squared", beta=0.5)
+    mean = verify(X, [7.5], one, one, block="attention", loss="squared", beta=0.5)
+    assert tokens.primal == mean.primal == pytest.approx(0.5, rel=1e-15)
+    masked = verify([[[1.0], [9.0]]], [1.0], one, one, block="attention", loss="squared", beta=0.5, mask=[[1, 0]])
+    assert masked.primal == pytest.approx(0.5, rel=1e-15)
+    wrong = verify(
+        X, [[5.0, 0.0]], one, one, block="attention", readout="tokens", loss="squared", beta=0.5, mask=[[1, 0]]
+    )
+    assert wrong.primal == pytest.approx(0.5 + 16 / 2, rel=1e-15)  # alone, the first token gives 1, not 5
+
+
+def test_groups_are_blocks_of_their_own() -> None:
+    """Two groups are two problems whose primals and duals add up where both have τ = 1."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((5, 3, 4)), rng.standard_normal((5, 4))
+    first, second, gates = (0.1 * rng.standard_normal((4, size)) for size in (6, 2, 6))
+    group = np.array([0, 1, 1, 0])
+    asked = {"loss": "huber", "beta": 1e3}
+    both = verify(X, Y, first, second, gates, block="bfno", groups=2, group=group, gate_group=group, **asked)
+    alone = [
+        verify(X[..., 2 * b : 2 * b + 2], Y[:, 2 * b : 2 * b + 2], *(a[group == b] for a in (first, second, gates)),
+               block="fno", **asked)
+        for b in (0, 1)
+    ]  # fmt: skip
+    assert both.primal == pytest.approx(sum(v.primal for v in alone), rel=1e-13)
+    assert both.dual == pytest.approx(sum(v.dual for v in alone), rel=1e-13)
+    assert both.polar_max == pytest.approx(max(v.polar_max for v in alone), rel=1e-13)
+
+
+@pytest.mark.parametrize("readout", ["mean", "tokens"])
+def test_batches_change_nothing(readout: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((50, 3, 2)), rng.standard_normal((50, 3, 2) if readout == "tokens" else (50, 2))
+    mask = rng.random((50, 3)) < 0.7
+    mask[:, 0] = True
+    network = [rng.standard_normal((3, 4)) for _ in range(3)]
+    asked = {"block": "attention", "loss": "squared", "beta": 0.1, "readout": readout, "mask": mask}
+    asked["sample_weight"] = rng.integers(0, 3, 50)
+    whole = verify(X, Y, *network, **asked)
+    monkeypatch.setattr(check, "_BATCH_NUMBERS", 1)
+    parts = verify(X, Y, *network, **asked)
+    assert whole.primal == pytest.approx(parts.primal, rel=1e-13)
+    assert whole.dual == pytest.approx(parts.dual, rel=1e-12)
+    assert whole.polar_max == pytest.approx(parts.polar_max, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("block", {"block": "transformer"}),
+        ("X", {"X": np.ones((2, 4))}),
+        ("X", {"block": "mlp"}),
+        ("X", {"X": np.full((2, 4, 2), np.nan)}),
+        ("readout", {"readout": "max"}),
+        ("readout", {"block": "cnn", "X": np.ones((2, 1, 4, 4)), "readout": "tokens"}),
+        ("grid", {"block": "fno", "grid": (2, 3)}),
+        ("grid", {"block": "poolformer", "X": np.ones((2, 3, 2))}),
+        ("scale", {"scale": "sqrt"}),
+        ("mask", {"mask": [[1, 1, 1, 1], [0, 0, 0, 0]]}),
+        ("mask", {"mask": [[1, 1], [1, 1]]}),
+        ("first", {"first": np.zeros((0, 3))}),
+        ("second", {"second": np.zeros((0, 3))}),
+        ("second", {"second": np.zeros((1, 4))}),
+        ("gates", {"gates": np.zeros((0, 3))}),
+        ("gates", {"gates": np.zeros((2, 4))}),
+        ("gate_vectors", {"gate_vectors": np.zeros((2, 3))}),
+        ("groups", {"block": "bfno", "groups": 2}),
+        ("groups", {"block": "bfno", "groups": 3, "group": []}),
+        ("group", {"block": "bfno", "groups": 2, "group": [2], "first": np.zeros((1, 4)), "second": np.zeros((1, 1))}),
+        ("kernel", {"block": "cnn", "X": np.ones((2, 1, 2, 2))}),
+        ("pool", {"block": "cnn", "X": np.ones((2, 1, 4, 4)), "pool": [[1.0, 1.0]]}),
+        ("first, second", {"X": np.full((2, 4, 2), 1e120), "first": np.ones((1, 4)), "second": np.ones((1, 4))}),
+        ("X, Y", {"X": np.full((2, 4, 2), 1e120)}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow", "ignore:invalid value")
+def test_what_fits_no_block_is_refused(name: str, change: dict) -> None:
+    asked = {"X": np.ones((2, 4, 2)), "Y": np.ones((2, 2)), "block": "attention", "loss": "squared", "beta": 1.0}
+    asked |= {"first": np.zeros((0, 4)), "second": np.zeros((0, 4))} | change
+    with pytest.raises(ValueError, match=f"^{name}: "):
+        verify(**asked)

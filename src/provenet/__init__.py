@@ -1,6 +1,18 @@
 """provenet: blocks of neural networks trained to a proven optimum."""
 
-from provenet.blocks import CNN, MLP, FNet, PoolFormer, TokenMap, certify, formulate
+from provenet.blocks import (
+    BFNO,
+    CNN,
+    FNO,
+    MLP,
+    FNet,
+    Mixer,
+    PoolFormer,
+    SelfAttention,
+    TokenMap,
+    certify,
+    formulate,
+)
 from provenet.certificates import Certificate
 from provenet.estimators import ProvenClassifier, ProvenClassifierCV, ProvenRegressor, ProvenRegressorCV
 from provenet.io import SavedModel, load, save
@@ -10,10 +22,13 @@ from provenet.solvers import Solution, Status, solve
 __version__ = "0.1.0"
 
 __all__ = [
+    "BFNO",
     "CNN",
+    "FNO",
     "MLP",
     "Certificate",
     "FNet",
+    "Mixer",
     "PoolFormer",
     "Problem",
     "ProvenClassifier",
@@ -21,6 +36,7 @@ __all__ = [
     "ProvenRegressor",
     "ProvenRegressorCV",
     "SavedModel",
+    "SelfAttention",
     "Solution",
     "Status",
     "TokenMap",

@@ -9,11 +9,17 @@ import torch
 import provenet as pn
 from provenet.blocks import BLOCKS
 from provenet.data import validation
-from provenet.testing.samples import block_samples
+from provenet.testing.examples import EXAMPLES
 
 TOKENS = [name for name, kind in BLOCKS.items() if kind.tokens]
 MASKED = [name for name, kind in BLOCKS.items() if kind.masks]
 SMALL = {"n_gates": 4, "tol": 1e-3}
+
+
+def block_samples(name):
+    """A block and 24 samples for it."""
+    example = EXAMPLES[name][0]
+    return example.block, example.samples(24)
 
 
 def flat(X):
@@ -36,10 +42,8 @@ def test_a_classifier_of_every_block(name):
     assert pn.certify(problem, clf.network_, 1e-3).primal == pytest.approx(clf.certificate_.primal, rel=1e-10)
 
 
-@pytest.mark.parametrize("name", BLOCKS)
+@pytest.mark.parametrize("name", [name for name in BLOCKS if not EXAMPLES[name][0].settings and name != "mlp"])
 def test_a_name_is_the_block_with_its_defaults(name):
-    if name in ("mlp", "bfno"):  # an intercept by default; groups that 4 outputs can have
-        pytest.skip("its settings are not the block's defaults here")
     _, X = block_samples(name)
     Y = flat(X)[:, :2]
     named, given = (pn.ProvenRegressor(block, beta=1.0, **SMALL).fit(X, Y) for block in (name, BLOCKS[name]()))
@@ -54,7 +58,7 @@ def test_the_intercept_is_the_mlps_alone():
     other = [
         pn.ProvenRegressor("mlp", fit_intercept=on, beta=0.1, **SMALL).fit(rows, rows[:, 0]) for on in (True, False)
     ]
-    assert [model.network_.first.shape[1] for model in other] == [5, 4]
+    assert [model.network_.first.shape[1] for model in other] == [3, 2]
 
 
 @pytest.mark.parametrize("name", TOKENS)
@@ -78,10 +82,10 @@ def test_a_target_for_every_token(name):
 @pytest.mark.parametrize("loss", ["softmax", "logistic"])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_a_label_for_every_token(loss, classes):
-    _, X = block_samples("poolformer")
+    block, X = block_samples("poolformer")
     kind = np.where(X[..., 0] > 0, 1, 0) + np.where(X[..., 1] > 1, 1, 0)
     y = np.array(["b", "a", "c"])[kind.clip(max=classes - 1)]
-    clf = pn.ProvenClassifier("poolformer", readout="tokens", loss=loss, beta=0.05, **SMALL).fit(X, y)
+    clf = pn.ProvenClassifier(block, readout="tokens", loss=loss, beta=0.05, **SMALL).fit(X, y)
     assert clf.predict(X).shape == y.shape
     chances = clf.predict_proba(X)
     assert chances.shape == (*y.shape, classes)
@@ -90,9 +94,9 @@ def test_a_label_for_every_token(loss, classes):
     assert clf.score(X, y) == np.mean(clf.predict(X) == y)
     assert clf.score(X, y, np.arange(24)) == pytest.approx(np.average((clf.predict(X) == y).mean(1), weights=range(24)))
     with pytest.raises(ValueError, match=r"class_weight: with readout='tokens'"):
-        pn.ProvenClassifier("poolformer", readout="tokens", class_weight="balanced").fit(X, y)
+        pn.ProvenClassifier(block, readout="tokens", class_weight="balanced").fit(X, y)
     with pytest.raises(ValueError, match=r"y: with readout='tokens' every token has a label"):
-        pn.ProvenClassifier("poolformer", readout="tokens").fit(X, y[:, 0])
+        pn.ProvenClassifier(block, readout="tokens").fit(X, y[:, 0])
 
 
 @pytest.mark.parametrize("name", [name for name in BLOCKS if name != "mlp"])
@@ -110,14 +114,14 @@ def test_a_search_over_tokens():
     search = pn.ProvenClassifierCV("fnet", readout="tokens", betas=2, cv=2, beta_ratio=0.1, **SMALL)
     search.fit(X, (X[..., 0] > 0).astype(int))
     assert ((search.cv_scores_ >= 0) & (search.cv_scores_ <= 1)).all()
-    assert search.predict(X).shape == (24, 4)
+    assert search.predict(X).shape == (24, 3)
 
 
 @pytest.mark.parametrize("name", MASKED)
 class TestMasks:
     def data(self, name):
         block, X = block_samples(name)
-        mask = np.random.default_rng(1).random((24, 4)) < 0.7
+        mask = np.random.default_rng(1).random((24, 3)) < 0.7
         mask[:, 0] = True
         return block, X, mask
 
@@ -130,8 +134,8 @@ class TestMasks:
         assert clf.certificate_.holds(1e-3)
         np.testing.assert_array_equal(clf.predict_proba(holes, mask=mask), same.predict_proba(X, mask=mask))
         assert clf.score(X, y, mask=mask) == np.mean(clf.predict(X, mask) == y)
-        short = X[mask.sum(1) == 3][:1]
-        there = mask[mask.sum(1) == 3][0]
+        short = X[mask.sum(1) == 2][:1]
+        there = mask[mask.sum(1) == 2][0]
         alone = clf.decision_function(short[:, there])  # fewer tokens than those of the fit, no mask needed
         np.testing.assert_allclose(alone, clf.decision_function(short, mask=there[None]), rtol=1e-9)
         with pytest.raises(ValueError, match="NaN"):
@@ -157,22 +161,25 @@ class TestMasks:
 
 
 def test_wrong_shapes_are_named():
-    _, X = block_samples("poolformer")
+    block, X = block_samples("poolformer")
     y = X[:, 0, 0]
-    reg = pn.ProvenRegressor("poolformer", beta=1.0, **SMALL).fit(X, y)
-    for wrong in (X[:, :, :2], X[:, :1], X[:, None], X[:, 0]):
-        with pytest.raises(ValueError, match=r"fitted on samples of shape \(4, 4\), got"):
+    reg = pn.ProvenRegressor(block, beta=1.0, **SMALL).fit(X, y)
+    for wrong in (X[:, :, :1], X[:, :4], X[:, None], X[:, 0]):
+        with pytest.raises(ValueError, match=r"fitted on samples of shape \(6, 2\), got"):
             reg.predict(wrong)
     with pytest.raises(ValueError, match="mask: block 'poolformer'"):
-        reg.predict(X, mask=np.ones((24, 4)))
+        reg.predict(X, mask=np.ones((24, 6)))
     with pytest.raises(ValueError, match="mask: block 'poolformer'"):
-        reg.fit(X, y, mask=np.ones((24, 4)))
+        reg.fit(X, y, mask=np.ones((24, 6)))
     with pytest.raises(ValueError, match=r"tokens of shape \(n, s, d\)"):
-        pn.ProvenRegressor("poolformer").fit(X[:, 0], y)
+        pn.ProvenRegressor(block).fit(X[:, 0], y)
     with pytest.raises(ValueError, match="readout: block 'mlp'"):
         pn.ProvenRegressor("mlp", readout="tokens").fit(X[:, 0], X[:, 0, :2])
-    with pytest.raises(ValueError, match=r"Y: block 'poolformer' on this X needs \(24, 4, 2\)"):
-        pn.ProvenRegressor("poolformer", readout="tokens").fit(X, X[:, :3, :2])
+    with pytest.raises(ValueError, match=r"Y: block 'poolformer' on this X needs \(24, 6, 2\)"):
+        pn.ProvenRegressor(block, readout="tokens").fit(X, X[:, :3, :2])
+    tokens = pn.ProvenRegressor(block, readout="tokens", beta=1.0, **SMALL).fit(X, X)
+    with pytest.raises(ValueError, match=r"y: \(24, 6, 2\) is needed"):
+        tokens.score(X, X[:, 0])
 
 
 def test_large_float32_samples_stay_float32(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet.verify import verify
+from provenet.testing.bank import verify_network
 
 
 def fit_and_check(
@@ -25,27 +25,16 @@ def fit_and_check(
     if beta is None and problem.beta_max > 0:
         problem = problem.with_beta(ratio * problem.beta_max)
     solution = pn.solve(problem, **({"tol": 1e-5} | (solve or {})))
-    check_honest(solution, X, Y, settings.get("sample_weight"))
+    check_honest(solution, X, Y, settings.get("sample_weight"), settings.get("mask"))
     return solution
 
 
-def check_honest(solution: pn.Solution, X: Any, Y: Any, sample_weight: Any = None) -> None:
+def check_honest(solution: pn.Solution, X: Any, Y: Any, sample_weight: Any = None, mask: Any = None) -> None:
     problem, network, certificate = solution.problem, solution.network(), solution.certificate
     assert bool(torch.isfinite(network.first).all())
     assert bool(torch.isfinite(network.second).all())
-    verdict = verify(
-        np.asarray(X, dtype=np.float64),
-        np.asarray(Y, dtype=np.float64),
-        network.first.detach(),
-        network.second.detach(),
-        network.gates,
-        loss=problem.loss.name,
-        beta=problem.beta,
-        sample_weight=sample_weight,
-        fit_intercept=network.fit_intercept,
-        gate_vectors=problem.gate_vectors,
-        delta=getattr(problem.loss, "delta", 1.0),
-    )
+    arrays = (np.asarray(a, dtype=np.float64) for a in (X, Y))
+    verdict = verify_network(problem, network, *arrays, sample_weight, mask)
     if certificate.primal != 0:
         assert verdict.primal == pytest.approx(certificate.primal, rel=1e-9)
         assert verdict.relative_gap == pytest.approx(certificate.relative_gap, abs=1e-9)

@@ -85,7 +85,10 @@ class Block(ABC):
     def operator(
         self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
     ) -> Operator:
-        """The operator of X/scale with these patterns (P, n·ρ), None where all is open."""
+        """The operator of X/scale with these patterns (P, n·ρ), None where all is open.
+
+        A block with groups also takes ``group`` (P,), that of each gate; None: as many in every group, in order.
+        """
 
     def network(
         self,

@@ -121,7 +121,7 @@ def block_of(module: TwoLayer) -> Block:
     return kind(**{field.name: module.settings[field.name] for field in fields(kind)})
 
 
-def _below(kind: type) -> Iterator[Any]:
+def _below(kind: Any) -> Iterator[Any]:
     """All classes that derive from ``kind``."""
     for derived in kind.__subclasses__():
         yield derived

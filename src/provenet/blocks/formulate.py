@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 
 from provenet import memory
+from provenet.blocks.attention import SelfAttention
 from provenet.blocks.base import Block
 from provenet.blocks.cnn import CNN
+from provenet.blocks.fourier import BFNO, FNO
+from provenet.blocks.mixer import Mixer
 from provenet.blocks.mlp import MLP
 from provenet.blocks.tokens import FNet, PoolFormer
 from provenet.data.validation import as_mask, as_samples, as_targets, as_tensor, as_weights, check_finite
@@ -24,7 +27,16 @@ from provenet.losses.base import power_of_four
 from provenet.nn.base import ACTIVATIONS, READOUTS
 from provenet.problem import Problem, Program, normalised_beta
 
-BLOCKS: dict[str, type[Block]] = {"mlp": MLP, "cnn": CNN, "poolformer": PoolFormer, "fnet": FNet}
+BLOCKS: dict[str, type[Block]] = {
+    "mlp": MLP,
+    "cnn": CNN,
+    "attention": SelfAttention,
+    "mixer": Mixer,
+    "fno": FNO,
+    "bfno": BFNO,
+    "poolformer": PoolFormer,
+    "fnet": FNet,
+}
 _MASKED_TOKEN_LOSSES = ("squared", "huber")  # those that are zero where output and target are
 
 
@@ -87,7 +99,8 @@ def formulate(
     gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed, gate_group)
     user_loss = make_loss(loss, Y, weight, loss_settings or {})
     scaled_loss, units = normalised(user_loss, block.size(X), block.degree)
-    operator = block.operator(X, patterns, Y.shape[-1], readout, units.x, token_mask)
+    grouping = {} if gate_group is None else {"group": gate_group}
+    operator = block.operator(X, patterns, Y.shape[-1], readout, units.x, token_mask, **grouping)
     if operator.output_shape != Y.shape:
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
     gauge = _cone_gauge(block, X, patterns, gate_vectors) if activation == "relu" else NuclearNorm()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -71,6 +72,22 @@ class OwnGates:
         return torch.tensor(kept), torch.tensor([place[key] for key in keys])
 
 
+@dataclass
+class _Slack:
+    """What rounding can hide in a sum of parts: in each of them, and in as many additions of their sizes."""
+
+    parts: float = 0.0
+    sizes: float = 0.0
+    count: int = 0
+
+    def add(self, part: float, size: float) -> None:
+        self.parts, self.sizes, self.count = self.parts + part, self.sizes + size, self.count + 1
+
+    @property
+    def total(self) -> float:
+        return self.parts + self.count * torch.finfo(torch.float64).eps * self.sizes
+
+
 class StreamedOperator(Operator):
     """gates: which of the module's gates are this operator's, (P,).  Inputs are divided by ``scale``."""
 
@@ -102,15 +119,12 @@ class StreamedOperator(Operator):
         return out
 
     def adjoint(self, residual: Tensor) -> Stack:
-        total, slack, sizes, count = self.new_stack(), 0.0, 0.0, 0
+        total, slack = self.new_stack(), _Slack()
         for rows, operator in self.parts():
             part = operator.adjoint(residual[rows])
             total += part
-            slack += operator.rounding(residual[rows])
-            sizes += float(torch.linalg.vector_norm(part, dim=(1, 2)).max())
-            count += 1
-        # the sum of so many parts rounds by that many units of their sizes
-        self._slack = residual, slack + count * torch.finfo(self.dtype).eps * sizes
+            slack.add(operator.rounding(residual[rows]), float(torch.linalg.vector_norm(part, dim=(1, 2)).max()))
+        self._slack = residual, slack.total
         return total
 
     def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
@@ -125,10 +139,13 @@ class StreamedOperator(Operator):
         return sum(operator.norm_upper() ** 2 for _, operator in self.parts()) ** 0.5 * (1 + 1e-12)
 
     def rounding(self, residual: Tensor) -> float:
-        if self._slack is None or self._slack[0] is not residual:
-            self.adjoint(residual)
-        assert self._slack is not None
-        return self._slack[1]
+        if self._slack is not None and self._slack[0] is residual:  # known since A*R was computed
+            return self._slack[1]
+        slack = _Slack()
+        for rows, operator in self.parts():
+            size = operator.norm_upper() * float(torch.linalg.vector_norm(residual[rows]))
+            slack.add(operator.rounding(residual[rows]), size)
+        return slack.total
 
     def restrict(self, gates: Tensor) -> StreamedOperator:
         other = copy.copy(self)

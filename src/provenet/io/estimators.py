@@ -70,6 +70,7 @@ def rebuild(saved: dict[str, Any], tensors: dict[str, Tensor], model: SavedModel
     for name, value in attributes.items():
         setattr(estimator, name, value)
     _check_fitted(estimator, model)
+    estimator.sample_shape_ = tuple(model.data["samples"][1:])
     estimator.network_ = model.network
     estimator.certificate_ = model.certificate
     estimator.dual_gap_ = model.certificate.gap
@@ -77,15 +78,15 @@ def rebuild(saved: dict[str, Any], tensors: dict[str, Tensor], model: SavedModel
     return estimator
 
 
-def problem_of(estimator: ProvenEstimator, X: Any, y: Any, sample_weight: Any = None) -> Problem:
+def problem_of(estimator: ProvenEstimator, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> Problem:
     """The problem a loaded estimator was fitted to, on these data, with its saved gates."""
     saved: SavedModel = estimator.saved_
     reader = copy.copy(estimator)  # reading sets attributes
-    data = reader._read(X, y, sample_weight)
+    data = reader._read(X, y, sample_weight, mask)
     known, found = getattr(estimator, "classes_", None), getattr(reader, "classes_", None)
     if known is not None and found is not None and not np.array_equal(known, found):
         raise ValueError(f"y: its classes are {found.tolist()}, but the model was fitted with {known.tolist()}.")
-    return saved.problem(data.X, data.targets, data.weight)
+    return saved.problem(data.X, data.targets, data.weight, data.mask)
 
 
 def _check_fitted(estimator: ProvenEstimator, model: SavedModel) -> None:
@@ -93,9 +94,9 @@ def _check_fitted(estimator: ProvenEstimator, model: SavedModel) -> None:
     missing = sorted(needed - set(vars(estimator)))
     if missing:
         raise SchemaError(f"fitted: {', '.join(missing)} missing")
-    classes, outputs = len(getattr(estimator, "classes_", ())), model.network.get_parameter("second").shape[1]
+    classes, outputs = len(getattr(estimator, "classes_", ())), model.data["targets"][-1]
     if classes and outputs != (1 if model.loss == "logistic" and classes == 2 else classes):
-        raise SchemaError(f"classes_: {classes} classes do not fit a network with {outputs} outputs")
+        raise SchemaError(f"classes_: {classes} classes do not fit {outputs} outputs")
 
 
 _DEFAULT = object()  # a setting that could not be written

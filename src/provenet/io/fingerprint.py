@@ -12,16 +12,19 @@ from torch import Tensor
 from provenet.io.schema import SchemaError, take
 from provenet.problem import Problem
 
+_PART = 2**20
+
 
 def fingerprint(problem: Problem) -> dict[str, Any]:
-    """Shapes and SHA-256 digests of samples, targets and weights: equal for equal numbers in equal order."""
-    loss = problem.loss
+    """Shapes and SHA-256 digests of samples, targets, weights and mask: equal for equal numbers in equal order."""
+    loss, mask = problem.loss, problem.mask
     return {
         "samples": list(problem.X.shape),
         "targets": list(loss.target.shape),
         "samples_sha256": digest(problem.X),
         "targets_sha256": digest(loss.target),
         "weights_sha256": digest(loss.sample_weight),
+        "mask_sha256": None if mask is None else digest(mask),
     }
 
 
@@ -35,9 +38,16 @@ def differences(saved: dict[str, Any], found: dict[str, Any]) -> list[str]:
         return [
             f"the targets have shape {_shape(found['targets'])}, the model was fitted on {_shape(saved['targets'])}"
         ]
-    names = ("samples", "targets", "weights")
+    names = {
+        "samples": "the samples are",
+        "targets": "the targets are",
+        "weights": "the weights are",
+        "mask": "the mask is",
+    }
     return [
-        f"the {name} are not those of the fit" for name in names if saved[f"{name}_sha256"] != found[f"{name}_sha256"]
+        f"{words} not {'that' if name == 'mask' else 'those'} of the fit"
+        for name, words in names.items()
+        if saved.get(f"{name}_sha256") != found.get(f"{name}_sha256")
     ]
 
 
@@ -45,19 +55,22 @@ def check_fingerprint(saved: dict[str, Any]) -> dict[str, Any]:
     """``saved`` itself, if it is a fingerprint."""
     for name in ("samples", "targets"):
         shape = take(saved, name, list)
-        if not shape or not all(type(size) is int for size in shape):
+        if not shape or not all(type(size) is int and size > 0 for size in shape):
             raise SchemaError(f"data: {name} is not a shape")
     for name in ("samples_sha256", "targets_sha256", "weights_sha256"):
         take(saved, name, str)
+    if saved.get("mask_sha256") is not None:  # models of blocks without masks may lack it
+        take(saved, "mask_sha256", str)
     return saved
 
 
 def digest(*tensors: Tensor) -> str:
-    """SHA-256 of the numbers, in float64."""
+    """SHA-256 of the numbers, in float64, some at a time."""
     total = hashlib.sha256()
     for tensor in tensors:
-        numbers = tensor.detach().cpu().to(torch.float64).numpy() + 0.0  # minus zero is zero
-        total.update(np.ascontiguousarray(numbers, dtype="<f8").tobytes())
+        for part in tensor.detach().cpu().flatten().split(_PART):
+            numbers = part.to(torch.float64).numpy() + 0.0  # minus zero is zero
+            total.update(np.ascontiguousarray(numbers, dtype="<f8").tobytes())
     return total.hexdigest()
 
 

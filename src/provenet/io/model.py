@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from math import isfinite
+from math import isfinite, prod
 from typing import Any
 
 import torch
@@ -17,14 +17,17 @@ from provenet.io.schema import SchemaError, take
 from provenet.problem import Problem
 from provenet.variable import Factors
 
+_LARGEST_SAMPLE = 2**28  # numbers
+
 
 @dataclass(frozen=True)
 class SavedModel:
     """A network with the settings of its problem, but not the data: `problem` and `certify` ask for them again.
 
-    ``gate_vectors`` (P, p) are all gates of the problem, used by a neuron or not.  ``data`` is the fingerprint of the
-    samples, targets and weights; ``weights`` is the digest of the network the certificate speaks of.  ``run`` says how
-    the network was found, ``source`` where the data came from.
+    ``gate_vectors`` (P, p) are all gates of the problem, used by a neuron or not, and ``gate_group`` (P,) their groups
+    where the block has groups.  ``data`` is the fingerprint of the samples, targets, weights and mask; ``weights`` is
+    the digest of the network the certificate speaks of.  ``run`` says how the network was found, ``source`` where the
+    data came from.
     """
 
     network: nn.Module
@@ -38,6 +41,7 @@ class SavedModel:
     gate_vectors: Tensor | None
     data: Mapping[str, Any]
     weights: str
+    gate_group: Tensor | None = None
     run: Mapping[str, Any] = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)
 
@@ -53,12 +57,13 @@ class SavedModel:
             loss_settings={"delta": problem.loss.delta} if hasattr(problem.loss, "delta") else {},
             beta=problem.beta,
             gate_vectors=problem.gate_vectors,
+            gate_group=problem.gate_group,
             data=fingerprint(problem),
             weights=network_digest(network),
             **more,
         )
 
-    def problem(self, X: Any, Y: Any, sample_weight: Any = None) -> Problem:
+    def problem(self, X: Any, Y: Any, sample_weight: Any = None, mask: Any = None) -> Problem:
         """The saved problem on these data, with the saved gates; Y as `provenet.formulate` wants it."""
         return formulate(
             self.block,
@@ -71,11 +76,13 @@ class SavedModel:
             readout=self.readout,
             sample_weight=sample_weight,
             loss_settings=dict(self.loss_settings),
+            mask=mask,
+            gate_group=self.gate_group if self.activation != "linear" else None,
         )
 
-    def certify(self, X: Any, Y: Any, sample_weight: Any = None, tol: float = 1e-4) -> Certificate:
+    def certify(self, X: Any, Y: Any, sample_weight: Any = None, tol: float = 1e-4, mask: Any = None) -> Certificate:
         """The certificate, computed anew from the weights and these data."""
-        return certify(self.problem(X, Y, sample_weight), self.network, tol)
+        return certify(self.problem(X, Y, sample_weight, mask), self.network, tol)
 
     def data_differences(self, problem: Problem) -> list[str]:
         """In what the data of ``problem`` differ from those of the fit, in words; empty if in nothing."""
@@ -105,8 +112,9 @@ class SavedModel:
                 "network: its weights changed after it was certified. Save it with problem=saved.problem(X, Y), "
                 "which certifies it anew."
             )
-        first, second, gates, _ = self.block.neurons(self.network, self.readout)
-        named = {"first": first, "second": second, "gates": gates, "gate_vectors": self.gate_vectors}
+        first, second, gates, group = self.block.neurons(self.network, self.readout)
+        named = {"first": first, "second": second, "gates": gates, "group": group}
+        named |= {"gate_vectors": self.gate_vectors, "gate_group": self.gate_group}
         return {name: value.detach().contiguous() for name, value in named.items() if value is not None}
 
     @staticmethod
@@ -128,11 +136,13 @@ class SavedModel:
             loss_settings=take(problem, "loss_settings", dict),
             beta=take(problem, "beta", float),
             gate_vectors=tensors.get("gate_vectors"),
+            gate_group=tensors.get("gate_group"),
             data=check_fingerprint(take(header, "data", dict)),
             weights=network_digest(network),
             run=take(header, "run", dict),
             source=take(header, "source", dict),
         )
+        _check_sizes(model)
         if model.certificate.beta != model.beta:
             raise SchemaError(f"beta: the model has {model.beta!r}, its certificate {model.certificate.beta!r}")
         if (model.certificate.scope == "linear") != (activation == "linear"):
@@ -148,23 +158,54 @@ def network_digest(network: nn.Module) -> str:
 
 def _network(block: Block, activation: str, readout: str, tensors: dict[str, Tensor]) -> nn.Module:
     """The module of the saved weights, bit by bit."""
-    needed = {"first", "second"} if activation == "linear" else {"first", "second", "gates", "gate_vectors"}
-    missing = sorted(needed - set(tensors))
+    needed = ["first", "second"] if activation == "linear" else ["first", "second", "gates", "gate_vectors"]
+    groups = ["group", "gate_group"] if block.groups > 1 else []
+    missing = sorted({*needed, *groups} - set(tensors))
     if missing:
         raise SchemaError(f"tensors: {', '.join(missing)} missing")
-    weights = {name: tensors[name] for name in sorted(needed)}
-    for name, tensor in weights.items():
-        if not tensor.is_floating_point() or not bool(torch.isfinite(tensor).all()):
+    for name in needed:
+        if not tensors[name].is_floating_point() or not bool(torch.isfinite(tensors[name]).all()):
             raise SchemaError(f"tensors: {name} holds values that are not finite numbers")
-    first, second, gates = weights["first"], weights["second"], weights.get("gates")
-    shapes_agree = first.ndim == 2 and second.ndim == 2 and first.shape[0] == second.shape[0]
-    if gates is not None:
-        shapes_agree &= gates.shape == first.shape and weights["gate_vectors"].shape[1:] == first.shape[1:]
-    if not shapes_agree:
-        sizes = {name: tuple(tensor.shape) for name, tensor in weights.items()}
-        raise SchemaError(f"tensors: their shapes do not fit together, {sizes}")
+    for name in groups:
+        if not bool(((tensors[name] >= 0) & (tensors[name] < block.groups)).all()):
+            raise SchemaError(f"tensors: {name} names groups that the block does not have")
+    found = {name: tuple(tensors[name].shape) for name in (*needed, *groups)}
+    if not _fit_together(found, block.groups):
+        raise SchemaError(f"tensors: their shapes do not fit together, {found}")
+    first, second = tensors["first"], tensors["second"]
+    gates = None if activation == "linear" else tensors["gates"]
     neurons = Factors(first, second, torch.arange(first.shape[0]))
-    return block.network(neurons, gates, readout)
+    return block.network(neurons, gates, readout, tensors["group"].long() if groups else None)
+
+
+def _check_sizes(model: SavedModel) -> None:
+    """The weights must be those of the block on samples and targets of the shapes that the fingerprint tells."""
+    sample, outputs = model.data["samples"][1:], model.data["targets"][-1]
+    if prod(sample) > _LARGEST_SAMPLE:
+        raise SchemaError(f"data: samples of {prod(sample)} numbers each are beyond all memory")
+    one = torch.zeros(1, *sample, dtype=torch.float64)
+    model.block.check(one, outputs)
+    needed = model.block.weights(one, outputs)
+    found = tuple(model.network.get_parameter(name).shape[1] for name in ("first", "second"))
+    if found != needed:
+        raise SchemaError(
+            f"tensors: a neuron has {found[0]} and {found[1]} weights, but {needed[0]} and {needed[1]} are needed for "
+            f"samples of shape {tuple(sample)} and {outputs} outputs"
+        )
+
+
+def _fit_together(shapes: dict[str, tuple[int, ...]], groups: int) -> bool:
+    """first (N, p), second (N, q), gates (N, p), group (N,), gate_vectors (P, p), gate_group (P,)."""
+    first, second = shapes["first"], shapes["second"]
+    if len(first) != 2 or len(second) != 2 or first[0] != second[0]:
+        return False
+    vectors = shapes.get("gate_vectors", (groups, first[1]))  # linear: one gate a group, without a vector
+    wanted = {"gates": first, "group": first[:1], "gate_group": vectors[:1]}
+    return (
+        len(vectors) == 2
+        and vectors[1] == first[1]
+        and all(shapes[name] == shape for name, shape in wanted.items() if name in shapes)
+    )
 
 
 def read_certificate(saved: dict[str, Any]) -> Certificate:

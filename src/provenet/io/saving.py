@@ -12,6 +12,7 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from provenet.blocks import BLOCKS
 from provenet.certificates import certify
 from provenet.estimators.base import ProvenEstimator
 from provenet.io.estimators import describe, rebuild
@@ -36,11 +37,16 @@ def save(
     ``model``: a fitted estimator, a solution, a loaded model, or a network of your own with the ``problem`` it is for,
     which is certified here.  ``source`` says where the data came from, for those who load the model (JSON-ready).
     """
+    saved = _to_saved(model, problem, source)
+    if BLOCKS.get(saved.block.name) is not type(saved.block):
+        raise ValueError(
+            f"block: {saved.block.name!r} holds a Python function or is a class of yours, which no model folder can "
+            "hold. Keep network.state_dict() with torch.save, and the block in your code."
+        )
     extra: dict[str, Any] = {"estimator": None}
     tensors: dict[str, Tensor] = {}
     if isinstance(model, ProvenEstimator):
         extra["estimator"], tensors = describe(model)
-    saved = _to_saved(model, problem, source)
     payload = safetensors.torch.save({**saved.tensors(), **tensors})
     write_folder(Path(folder), saved.header() | extra, payload, saved.certificate.to_dict())
     return Path(folder)

@@ -1,8 +1,11 @@
 """Plain torch modules: what a user ships.  They import nothing of the rest of the package."""
 
+from provenet.nn.attention import SelfAttention
 from provenet.nn.base import TwoLayer
 from provenet.nn.cnn import CNN
+from provenet.nn.fourier import BFNO, FNO
+from provenet.nn.mixer import Mixer
 from provenet.nn.mlp import MLP
 from provenet.nn.tokens import FNet, PoolFormer, TokenMap
 
-__all__ = ["CNN", "MLP", "FNet", "PoolFormer", "TokenMap", "TwoLayer"]
+__all__ = ["BFNO", "CNN", "FNO", "MLP", "FNet", "Mixer", "PoolFormer", "SelfAttention", "TokenMap", "TwoLayer"]

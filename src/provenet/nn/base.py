@@ -111,3 +111,8 @@ class TwoLayer(nn.Module):
 def read_out(tokens: Tensor, readout: str) -> Tensor:
     """(b, s, c) → (b, c) for ``mean``, as it is for ``tokens``."""
     return tokens.mean(1) if readout == "mean" else tokens
+
+
+def transformable(x: Tensor) -> Tensor:
+    """x in a precision that has Fourier transforms: half precision becomes single."""
+    return x if x.dtype in (torch.float32, torch.float64) else x.float()

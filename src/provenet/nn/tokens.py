@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from provenet.nn.base import TwoLayer, read_out
+from provenet.nn.base import TwoLayer, read_out, transformable
 
 
 class TokenRows(TwoLayer):
@@ -85,7 +85,7 @@ class FNet(TokenRows):
         return {"readout": self.readout}
 
     def lift(self, x: Tensor) -> Tensor:
-        return torch.fft.fft2(x if x.dtype in (torch.float32, torch.float64) else x.float()).real.to(x.dtype)
+        return torch.fft.fft2(transformable(x)).real.to(x.dtype)
 
 
 class TokenMap(TokenRows):

@@ -133,7 +133,8 @@ class BatchedOperator(Operator):
             return self
         other = copy.copy(self)
         other.dtype = dtype
-        other._kept = None if self._kept is None else self._kept.to(dtype)
+        if self._kept is not None:  # prepared inputs may be complex
+            other._kept = self._kept.to(dtype.to_complex() if self._kept.is_complex() else dtype)
         return other
 
     def opened(self, rows: slice, gate: Tensor) -> Tensor | None:

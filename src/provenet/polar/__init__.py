@@ -1,15 +1,5 @@
-"""The polar γ°(A_k*Θ) of every gate: dense where the stack is small, by products with vectors where it is not."""
+"""The polar γ°(A_k*Θ) of every gate, bounded from both sides, whatever the size of the stack."""
 
-from __future__ import annotations
+from provenet.polar.bounds import is_large, polar_bounds
 
-from torch import Tensor
-
-from provenet.gauges import Bounds, Gauge
-from provenet.operators import Operator
-
-__all__ = ["polar_bounds"]
-
-
-def polar_bounds(operator: Operator, gauge: Gauge, theta: Tensor, final: bool = False) -> Bounds:
-    """Bounds (P,) of γ°(A_k*Θ); ``final``: of the best kind that can be afforded once."""
-    return gauge.polar(operator.adjoint(theta))
+__all__ = ["is_large", "polar_bounds"]

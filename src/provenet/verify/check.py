@@ -84,6 +84,7 @@ def verify(
     parts = _Parts(groups, X.shape[-1], len(first), gates, gate_vectors, group, gate_group)
     data = _Samples(form, X, readout, mask)
 
+    data.check_weights(first, second, parts)
     prediction = data.outputs(first, second, parts)
     if not np.isfinite(prediction).all():
         raise ValueError("first, second: the network's outputs on X are not finite; there is nothing to verify.")
@@ -169,6 +170,8 @@ class _Samples:
             x = self.X[rows].astype(np.float64)
             if self.mask is not None:
                 x = np.where(self.mask[rows][..., None], x, 0.0)
+            if not np.isfinite(x).all():
+                raise ValueError("X: it has entries that are not finite.")
             yield rows, x
 
     def share(self, rows: slice, tokens: int) -> Array:
@@ -177,6 +180,19 @@ class _Samples:
             return np.full((rows.stop - rows.start, tokens), 1 / tokens)
         there = self.mask[rows]
         return there / there.sum(axis=1, keepdims=True)
+
+    def check_weights(self, first: Array, second: Array, parts: _Parts) -> None:
+        """Raise where a neuron's weights are not those of the block."""
+        ready = self.form.prepare(parts.columns(self.X[:1].astype(np.float64), 0))
+        everywhere = np.ones((1, self.form.rho(ready)), dtype=bool)
+        p, each = self.form.slope(ready, everywhere, np.zeros((1, self.form.tokens(ready), 1))).shape
+        for name, weights in (("first", first), ("gates", parts.gates), ("gate_vectors", parts.vectors)):
+            if weights is not None and (weights.ndim != 2 or weights.shape[1] != p):
+                raise ValueError(f"{name}: {p} numbers a row are needed on this X, got shape {weights.shape}.")
+        if second.ndim != 2 or len(second) != len(first) or second.shape[1] == 0 or second.shape[1] % each:
+            raise ValueError(f"second: {len(first)} rows of {each}·c numbers are needed on this X, got {second.shape}.")
+        if parts.gates is not None and len(parts.gates) not in (0, len(first)):
+            raise ValueError(f"gates: {len(first)} neurons need as many, got {len(parts.gates)}.")
 
     def outputs(self, first: Array, second: Array, parts: _Parts) -> Array:
         """The network's predictions, (n, c) or (n, s, c)."""
@@ -218,7 +234,7 @@ class _Samples:
             at = self._at_tokens(theta[rows], rows, ready)
             sides = self.form.hidden(ready, np.zeros((1, weights[0])) if vectors is None else vectors)
             for k in range(len(slopes)):
-                slopes[k] += self._slope(ready, sides[:, :, k] >= 0, at, weights)
+                slopes[k] += self.form.slope(ready, sides[:, :, k] >= 0, at)
             sizes += bound.slope(bound.prepare(np.abs(x)), np.ones(sides.shape[:2], dtype=bool), np.abs(at))
             terms = max(terms, sides.shape[0] * sides.shape[1])
         # an entry rounds where X is prepared, in the sum over a batch, and where batches are added
@@ -234,12 +250,6 @@ class _Samples:
         if self.readout == "tokens":
             return theta
         return self.share(rows, self.form.tokens(ready))[:, :, None] * theta[:, None, :]
-
-    def _slope(self, ready: Array, opened: NDArray[np.bool_], theta: Array, weights: tuple[int, int]) -> Array:
-        G = self.form.slope(ready, opened, theta)
-        if G.shape != weights:
-            raise ValueError(f"first, second: a neuron has {weights} weights; on this X and Y it needs {G.shape}.")
-        return G
 
 
 def _spectral_norm_upper(G: Array) -> float:

@@ -35,6 +35,10 @@ class Rows:
         """How many outputs a sample has."""
         return rows.shape[1]
 
+    def rho(self, rows: Array) -> int:
+        """How many hidden values a neuron has on a sample."""
+        return rows.shape[1]
+
     def hidden(self, rows: Array, first: Array) -> Array:
         return rows @ first.T
 
@@ -142,7 +146,7 @@ class CNN(Rows):
 
     def outputs(self, rows: Array, hidden: Array, second: Array) -> Array:
         a = len(self.pool)
-        V = second.reshape(len(second), -1, a)  # (N, c, a)
+        V = second.reshape(len(second), second.shape[1] // a, a)  # (N, c, a)
         pooled = self.pool @ hidden  # (b, a, N)
         return np.einsum("iaj,jca->ic", pooled, V, optimize=True)[:, None, :]
 
@@ -181,6 +185,9 @@ class Attention(Rows):
 
     scale: float
 
+    def rho(self, X: Array) -> int:
+        return X.shape[1] ** 2
+
     def hidden(self, X: Array, first: Array) -> Array:
         n, s, d = X.shape
         W = first.reshape(-1, d, d)
@@ -188,7 +195,7 @@ class Attention(Rows):
 
     def outputs(self, X: Array, hidden: Array, second: Array) -> Array:
         n, s, d = X.shape
-        values = np.einsum("ire,jec->irjc", X, second.reshape(len(second), d, -1), optimize=True)
+        values = np.einsum("ire,jec->irjc", X, second.reshape(len(second), d, second.shape[1] // d), optimize=True)
         return np.einsum("itrj,irjc->itc", hidden.reshape(n, s, s, -1), values, optimize=True)
 
     def slope(self, X: Array, opened: Opened, theta: Array) -> Array:
@@ -206,6 +213,9 @@ class Attention(Rows):
 class Mixer(Rows):
     """Hidden W₁ X (s, d), outputs H W₂ (AT eq. 17)."""
 
+    def rho(self, X: Array) -> int:
+        return X.shape[1] * X.shape[2]
+
     def hidden(self, X: Array, first: Array) -> Array:
         n, s, d = X.shape
         W = first.reshape(-1, s, s)
@@ -213,7 +223,7 @@ class Mixer(Rows):
 
     def outputs(self, X: Array, hidden: Array, second: Array) -> Array:
         n, s, d = X.shape
-        W = second.reshape(len(second), d, -1)
+        W = second.reshape(len(second), d, second.shape[1] // d)
         return np.einsum("itfj,jfc->itc", hidden.reshape(n, s, d, -1), W, optimize=True)
 
     def slope(self, X: Array, opened: Opened, theta: Array) -> Array:

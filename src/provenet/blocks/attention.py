@@ -1,0 +1,71 @@
+"""Self-attention: Φ_i = X_i ⊗ X_i, B_i(H, W₂) = H X_i W₂ (AT eq. 11, 12, Thm 3.1, App. C.1; BM eq. 8, Lemma 3.9)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from provenet import nn as modules
+from provenet.blocks.base import Block, check_tokens
+from provenet.nn.attention import SCALES, attend
+from provenet.operators import MomentOperator, attention_operator
+
+_BATCH_NUMBERS = 2**22  # projected queries at a time
+
+
+@dataclass(frozen=True)
+class SelfAttention(Block):
+    """(X W₁ Xᵀ, gated by 1{X G Xᵀ ≥ 0}) X W₂.
+
+    AT and BM leave out the 1/√d of transformers, and so does ``scale=None``; ``"sqrt_d"`` divides X W₁ Xᵀ by √d.
+    Numbers of tokens may vary by a mask: tokens that are not there are zero tokens, and ``mean`` does not count them.
+    """
+
+    scale: str | None = None
+
+    name = "attention"
+    degree = 3
+    module = modules.SelfAttention
+    tokens = True
+    masks = True
+
+    def __post_init__(self) -> None:
+        if self.scale not in SCALES:
+            raise ValueError(f"scale: {self.scale!r} is unknown; choose None or 'sqrt_d'.")
+
+    def check(self, X: Tensor, outputs: int) -> None:
+        check_tokens(self.name, X)
+
+    def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
+        d = X.shape[2]
+        return d * d, d * outputs
+
+    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+        """x_tᵀ G x_r for every pair of tokens, (n, s², m)."""
+        n, s, d = X.shape
+        out = X.new_empty(n, s, s, len(vectors))
+        size = max(1, _BATCH_NUMBERS // (s * d * max(len(vectors), 1)))
+        for i in range(0, n, size):
+            x = X[i : i + size]
+            out[i : i + size] = attend(x, vectors, x).transpose(2, 3)
+        return out.flatten(1, 2)
+
+    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+        """Two sums of d products, one after the other: 2d roundings and those of the products."""
+        return (2 * X.shape[2] + 8) * torch.finfo(X.dtype).eps * self.sides(X.abs(), vectors.abs())
+
+    def _torn(self, x: Tensor, vectors: Tensor, group: int, side: Tensor) -> Tensor:
+        noise = self.noise(x, vectors)
+        decided = side.abs() > noise
+        tied = (side == 0) & (noise > 0)
+        if bool(tied.any()):  # a tie only if it is one in another order of summation too
+            tied &= self.sides(x.flip(2), vectors.flip(1)) == 0
+        return ~(decided | tied | (noise == 0))
+
+    def operator(
+        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
+    ) -> MomentOperator:
+        divisor = X.shape[2] ** 0.5 if self.scale == "sqrt_d" else 1.0
+        return attention_operator(X, patterns, outputs, readout, divisor, mask, scale)

@@ -1,0 +1,131 @@
+"""The Fourier blocks: Φ_i = circ(X_i), B_i(h, v) = h vᵀ (AT eq. 23, 28, Thm 4.4, 4.7, C.3, C.4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from provenet import nn as modules
+from provenet.blocks.base import Block, check_tokens
+from provenet.blocks.tokens import as_grid, grid_of
+from provenet.nn.fourier import correlate, spectrum
+from provenet.operators import Operator, TokenMeanOperator
+from provenet.operators.fourier import FNOMeanOperator, FNOTokensOperator
+from provenet.operators.grouped import GroupedOperator, Part
+from provenet.operators.repeated import RepeatedOperator
+
+
+@dataclass(frozen=True)
+class FNO(Block):
+    """u is (s, d), v (c,): h[t] = Σ_τf X[(t+τ) mod s, f] u[τ, f], output h vᵀ.
+
+    On a ``grid`` (height, width), tokens row-major, the shift is cyclic in both directions; None: a sequence.
+    """
+
+    grid: tuple[int, int] | None = None
+
+    name = "fno"
+    degree = 1
+    tokens = True
+    module = modules.FNO
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "grid", as_grid(self.grid))  # frozen, and a list when it comes from a file
+
+    def check(self, X: Tensor, outputs: int) -> None:
+        check_tokens(self.name, X)
+        if self.grid is not None:
+            grid_of(X, self.grid)
+
+    def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
+        return X.shape[1] * X.shape[2], outputs
+
+    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+        return correlate(spectrum(X, self.grid), vectors, self.grid)
+
+    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+        # an FFT errs by its signal's length, at any entry: three of them as in `FourierOperator.depth`, and sums over d
+        s, d = X.shape[1:]
+        depth = 3 * (s + 20) * s**0.5 + 2 * d + 20
+        lengths = torch.linalg.vector_norm(X, dim=(1, 2))[:, None] * torch.linalg.vector_norm(vectors, dim=1)
+        return (depth * torch.finfo(X.dtype).eps * s**0.5 * lengths).unsqueeze(1).expand(-1, s, -1)
+
+    def _torn(self, x: Tensor, vectors: Tensor, group: int, side: Tensor) -> Tensor:
+        noise = self.noise(x, vectors, group)  # zero for a sample of zeros, whose transform is zero
+        return (noise > 0) & (side.abs() <= noise)
+
+    def operator(
+        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
+    ) -> Operator:
+        n, s, _ = X.shape
+        opened = None if patterns is None else patterns.view(-1, n, s)
+        grid = self.grid or (1, s)
+        if readout == "tokens":
+            return FNOTokensOperator(X, opened, outputs, grid, scale)
+        if opened is None:  # shifts leave the mean as it is
+            root = s**0.5
+            return RepeatedOperator(TokenMeanOperator(X, None, outputs, _same, 1 / root, scale / root), s)
+        return FNOMeanOperator(X, opened, outputs, grid, scale)
+
+
+@dataclass(frozen=True)
+class BFNO(FNO):
+    """An FNO in ``groups``: d/groups features of group b into the c/groups outputs of group b."""
+
+    groups: int = 1
+
+    name = "bfno"
+    module = modules.BFNO  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.groups, bool) or not isinstance(self.groups, int) or self.groups < 1:
+            raise ValueError(f"groups: a whole number from one on is needed, got {self.groups!r}.")
+
+    def check(self, X: Tensor, outputs: int) -> None:
+        super().check(X, outputs)
+        for what, size in (("features of X", X.shape[2]), ("outputs of Y", outputs)):
+            if size % self.groups:
+                raise ValueError(f"groups: {self.groups} do not divide the {size} {what}; X is {tuple(X.shape)}.")
+
+    def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
+        return X.shape[1] * X.shape[2] // self.groups, outputs // self.groups
+
+    def features(self, X: Tensor, group: int) -> Tensor:
+        """The features of a group, (n, s, d/groups)."""
+        width = X.shape[2] // self.groups
+        return X[:, :, group * width : (group + 1) * width]
+
+    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+        return super().sides(self.features(X, group), vectors)
+
+    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+        return super().noise(self.features(X, group), vectors)
+
+    def operator(
+        self,
+        X: Tensor,
+        patterns: Tensor | None,
+        outputs: int,
+        readout: str,
+        scale: float,
+        mask: Tensor | None,
+        group: Tensor | None = None,
+    ) -> Operator:
+        B, width = self.groups, outputs // self.groups
+        if group is None:
+            gates = B if patterns is None else len(patterns)
+            group = torch.arange(B).repeat_interleave(gates // B)
+        parts = []
+        for b in torch.unique(group).tolist():
+            own = torch.nonzero(group == b).flatten()
+            opened = None if patterns is None else patterns[own]
+            inner = super().operator(self.features(X, b), opened, width, readout, scale, mask)
+            parts.append(Part(inner, own, slice(b * width, (b + 1) * width)))
+        return GroupedOperator(parts, outputs)
+
+
+def _same(x: Tensor) -> Tensor:
+    return x

@@ -1,0 +1,55 @@
+"""The MLP-Mixer block: Φ_i = X_iᵀ ⊗ I_s, B_i(H, W₂) = H W₂ (AT eq. 17, Thm 4.1, C.2)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isqrt
+
+import torch
+from torch import Tensor
+
+from provenet import nn as modules
+from provenet.blocks.base import Block, check_tokens
+from provenet.nn.mixer import mix_tokens
+from provenet.operators import Operator
+from provenet.operators.mixer import MixerColumnsOperator, MixerMeanOperator, MixerTokensOperator
+from provenet.operators.repeated import RepeatedOperator
+
+
+@dataclass(frozen=True)
+class Mixer(Block):
+    """u is W₁ (s, s), v is W₂ (d, c), output (W₁X, gated) W₂; the arrangement's rows are (token, feature)."""
+
+    name = "mixer"
+    degree = 1
+    tokens = True
+    module = modules.Mixer
+
+    def check(self, X: Tensor, outputs: int) -> None:
+        check_tokens(self.name, X)
+
+    def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
+        _, s, d = X.shape
+        return s * s, d * outputs
+
+    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+        return mix_tokens(X, vectors).permute(0, 2, 3, 1).flatten(1, 2)
+
+    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+        depth = isqrt(vectors.shape[1]) + 8
+        return depth * torch.finfo(X.dtype).eps * self.sides(X.abs(), vectors.abs())
+
+    def _torn(self, x: Tensor, vectors: Tensor, group: int, side: Tensor) -> Tensor:
+        noise = self.noise(x, vectors)  # zero where all products are: then the side is zero in any order
+        return (noise > 0) & (side.abs() <= noise)
+
+    def operator(
+        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
+    ) -> Operator:
+        n, s, d = X.shape
+        opened = None if patterns is None else patterns.view(-1, n, s * d)
+        if readout == "tokens":
+            return MixerTokensOperator(X, opened, outputs, scale)
+        if opened is None:
+            return RepeatedOperator(MixerColumnsOperator(X, outputs, scale), s)
+        return MixerMeanOperator(X, opened, outputs, scale)

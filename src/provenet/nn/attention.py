@@ -1,0 +1,91 @@
+"""Self-attention, linear or gated ReLU (AT eq. 11, 12; BM eq. 8)."""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import Any
+
+from torch import Tensor
+
+from provenet.nn.base import TwoLayer
+
+SCALES = (None, "sqrt_d")
+
+
+class SelfAttention(TwoLayer):
+    """X (s, d) ↦ Σ_j (D_j ∘ X W₁ⱼ Xᵀ) X W₂ⱼ, D_j = 1{X G_j Xᵀ ≥ 0}, then the readout: ``mean`` over tokens, or all
+    ``tokens``.  A neuron is a head: its row of ``first`` is W₁ (d, d), of ``second`` W₂ (d, c), both row-major.
+
+    ``scale=None`` leaves X W₁ Xᵀ as it is, like AT and BM; ``"sqrt_d"`` divides it by √d, as transformers do.
+    With a ``mask`` (b, s), true where a token is there, the others are zero tokens, and ``mean`` does not count them.
+    """
+
+    def __init__(
+        self,
+        d: int,
+        c: int,
+        rank: int = 1,
+        n_gates: int = 32,
+        activation: str = "gated_relu",
+        readout: str = "mean",
+        scale: str | None = None,
+        seed: int = 0,
+    ):
+        super().__init__(d * d, d * c, rank, n_gates, activation, seed, fan=d)
+        self._configure(readout, scale)
+
+    def _configure(self, readout: str = "mean", scale: str | None = None) -> None:
+        if scale not in SCALES:
+            raise ValueError(f"scale: {scale!r} is unknown; choose None or 'sqrt_d'.")
+        self.readout, self.scale = readout, scale
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"readout": self.readout, "scale": self.scale}
+
+    @property
+    def d(self) -> int:
+        return isqrt(self.first.shape[1])
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        if x.ndim != 3 or x.shape[2] != self.d:
+            raise ValueError(f"x: tokens of shape (b, s, {self.d}) are needed, got {tuple(x.shape)}.")
+        x = x.to(self.first.dtype)
+        if mask is not None:
+            if mask.shape != x.shape[:2]:
+                raise ValueError(f"mask: shape {tuple(x.shape[:2])} is needed, got {tuple(mask.shape)}.")
+            x = x.masked_fill(~mask.bool().unsqueeze(2), 0)
+        if self.gates is not None:
+            hidden = self.hidden(x, self.first) * (self.hidden(x, self.gates) >= 0)
+            if self.readout == "mean":
+                hidden = hidden.sum(1, keepdim=True)
+        else:  # the sum of the queries, if it is all that counts: s times less work
+            hidden = attend(x.sum(1, keepdim=True) if self.readout == "mean" else x, self.first, x)
+        output = self.output(x, hidden)
+        if self.readout == "tokens":
+            return output
+        return output.squeeze(1) / (x.shape[1] if mask is None else mask.sum(1, keepdim=True).clamp_min(1))
+
+    def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
+        """X W Xᵀ for every head, (b, s, N, s)."""
+        return attend(x, weights, x)
+
+    def output(self, x: Tensor, hidden: Tensor) -> Tensor:
+        """Σ_j H_j X W₂ⱼ, (b, m, c), for hidden values (b, m, N, s) of m queries."""
+        b, m, N, s = hidden.shape
+        d = self.d
+        if self.scale == "sqrt_d":
+            hidden = hidden / d**0.5
+        c = self.second.shape[1] // d
+        if m > 1 and c < d:  # values before attention: fewer columns
+            values = (x @ self.second.view(N, d, c).transpose(0, 1).reshape(d, N * c)).view(b, s, N, c)
+            return hidden.flatten(2) @ values.transpose(1, 2).reshape(b, N * s, c)
+        attended = hidden.reshape(b, m * N, s) @ x
+        return attended.reshape(b, m, N * d) @ self.second.view(N * d, c)
+
+
+def attend(queries: Tensor, weights: Tensor, x: Tensor) -> Tensor:
+    """Q W Xᵀ for every row of ``weights`` (N, d²), (b, m, N, s), for queries (b, m, d) and tokens (b, s, d)."""
+    (b, m, d), N = queries.shape, weights.shape[0]
+    projected = queries @ weights.view(N, d, d).transpose(0, 1).reshape(d, N * d)
+    return (projected.view(b, m * N, d) @ x.transpose(1, 2)).view(b, m, N, x.shape[1])

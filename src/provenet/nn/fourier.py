@@ -1,0 +1,139 @@
+"""Fourier neural operators, FNO and B-FNO, linear or gated ReLU (AT eq. 22, 23, 27, 28)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from provenet.nn.base import TwoLayer, read_out, transformable
+
+Grid = tuple[int, int]
+
+
+class FNO(TwoLayer):
+    """X (s, d) ↦ Σ_j (D_j h_j) v_jᵀ with h_j[t] = Σ_τf X[(t+τ) mod s, f] u_j[τ, f], then the readout: ``mean`` over
+    tokens, or all ``tokens``.
+
+    On a ``grid`` (height, width), tokens row-major, the shift is cyclic in both directions; None: a sequence.  Rows of
+    ``first`` and ``gates`` are (s, d), row-major.  Computed by FFT: ĥ = Σ_f X̂[:, f] conj(û[:, f]).
+    """
+
+    def __init__(
+        self,
+        s: int,
+        d: int,
+        c: int,
+        rank: int = 1,
+        n_gates: int = 32,
+        activation: str = "gated_relu",
+        readout: str = "mean",
+        grid: Grid | None = None,
+        seed: int = 0,
+    ):
+        _check_grid(s, grid)
+        super().__init__(s * d, c, rank, n_gates, activation, seed)
+        self._configure(readout, grid)
+
+    def _configure(self, readout: str = "mean", grid: Grid | None = None) -> None:
+        self.readout, self.grid = readout, None if grid is None else (grid[0], grid[1])
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"readout": self.readout, "grid": self.grid}
+
+    def lift(self, x: Tensor) -> Tensor:
+        """X̂, (b, frequencies, d)."""
+        return spectrum(x, self.grid)
+
+    def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
+        """(b, s, N)."""
+        return correlate(x, weights, self.grid)
+
+    def output(self, x: Tensor, hidden: Tensor) -> Tensor:
+        return read_out(hidden, self.readout) @ self.second
+
+
+class BFNO(FNO):
+    """An FNO in ``groups``: features of group b, d/groups of them, into outputs of group b (AT eq. 28).
+
+    ``group`` (N,): the group of each neuron.  Rows of ``first`` and ``gates`` are (s, d/groups), those of ``second``
+    (c/groups,).  A fresh module has ``rank`` neurons behind each of ``n_gates`` gates in every group.
+    """
+
+    group: Tensor
+
+    def __init__(
+        self,
+        s: int,
+        d: int,
+        c: int,
+        groups: int = 1,
+        rank: int = 1,
+        n_gates: int = 32,
+        activation: str = "gated_relu",
+        readout: str = "mean",
+        grid: Grid | None = None,
+        seed: int = 0,
+    ):
+        _check_grid(s, grid)
+        for name, size in (("d", d), ("c", c)):
+            if groups < 1 or size % groups:
+                raise ValueError(f"groups: {groups} do not divide {name} = {size}.")
+        every = (rank * groups, n_gates) if activation == "linear" else (rank, n_gates * groups)
+        TwoLayer.__init__(self, s * d // groups, c // groups, *every, activation, seed)
+        group = torch.arange(groups).repeat_interleave(len(self.first) // groups)
+        self._configure(readout, grid, groups, group)
+
+    def _configure(
+        self, readout: str = "mean", grid: Grid | None = None, groups: int = 1, group: Tensor | None = None
+    ) -> None:
+        super()._configure(readout, grid)
+        self.groups = groups
+        if group is None:
+            if groups > 1:
+                raise ValueError(f"group: with {groups} groups each neuron's is needed, shape ({len(self.first)},).")
+            group = torch.zeros(len(self.first), dtype=torch.long)
+        self.register_buffer("group", group.clone())
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return super().settings | {"groups": self.groups}
+
+    def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
+        width = x.shape[2] // self.groups
+        return super().hidden(x, self._placed(weights.view(len(weights), weights.shape[1] // width, width)))
+
+    def output(self, x: Tensor, hidden: Tensor) -> Tensor:
+        return read_out(hidden, self.readout) @ self._placed(self.second)
+
+    def _placed(self, weights: Tensor) -> Tensor:
+        """(N, …, width) with zeros for the other groups, (N, …·groups·width)."""
+        own = one_hot(self.group, self.groups).to(weights.dtype)
+        shape = (len(own), *([1] * (weights.ndim - 2)), self.groups, 1)
+        return (weights.unsqueeze(-2) * own.view(shape)).flatten(1)
+
+
+def spectrum(x: Tensor, grid: Grid | None) -> Tensor:
+    """The Fourier transform over tokens, real input so half of it, (b, s, d) → (b, frequencies, d)."""
+    sizes = grid or (1, x.shape[1])
+    return torch.fft.rfft2(transformable(x).unflatten(1, sizes), dim=(1, 2)).flatten(1, 2)
+
+
+def correlate(x: Tensor, weights: Tensor, grid: Grid | None) -> Tensor:
+    """h[t] = Σ_τf X[t+τ, f] u[τ, f] for every u (s, d) in weights (m, s·d), X by its spectrum (b, w, d): (b, s, m)."""
+    s = weights.shape[1] // x.shape[2]
+    if len(weights) == 0:  # no FFT of nothing
+        return weights.new_zeros(len(x), s, 0)
+    height, width = grid or (1, s)
+    conjugate = spectrum(weights.view(-1, s, x.shape[2]), grid).conj()  # (m, w, d)
+    product = torch.matmul(x.transpose(0, 1), conjugate.permute(1, 2, 0))  # (w, b, m)
+    by_row = product.permute(1, 2, 0).unflatten(2, (height, width // 2 + 1))
+    return torch.fft.irfft2(by_row, s=(height, width)).flatten(2).transpose(1, 2).to(weights.dtype)
+
+
+def _check_grid(s: int, grid: Grid | None) -> None:
+    if grid is not None and grid[0] * grid[1] != s:
+        raise ValueError(f"grid: {grid[0]} × {grid[1]} = {grid[0] * grid[1]} tokens, but s = {s}.")

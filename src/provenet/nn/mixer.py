@@ -1,0 +1,56 @@
+"""The MLP-Mixer, linear or gated ReLU (AT eq. 17)."""
+
+from __future__ import annotations
+
+from math import isqrt
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from provenet.nn.base import TwoLayer
+
+
+class Mixer(TwoLayer):
+    """X (s, d) ↦ Σ_j (D_j ∘ W₁ⱼX) W₂ⱼ, D_j = 1{G_jX ≥ 0}, then the readout: ``mean`` over tokens, or all ``tokens``.
+
+    Rows of ``first`` and ``gates`` are W₁ (s, s), rows of ``second`` W₂ (d, c), row-major.
+    """
+
+    def __init__(
+        self,
+        s: int,
+        d: int,
+        c: int,
+        rank: int = 1,
+        n_gates: int = 32,
+        activation: str = "gated_relu",
+        readout: str = "mean",
+        seed: int = 0,
+    ):
+        super().__init__(s * s, d * c, rank, n_gates, activation, seed, fan=d)
+        self._configure(readout)
+
+    def _configure(self, readout: str = "mean") -> None:
+        self.readout = readout
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"readout": self.readout}
+
+    def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
+        """(b, N, s, d)."""
+        return mix_tokens(x, weights)
+
+    def output(self, x: Tensor, hidden: Tensor) -> Tensor:
+        d = x.shape[2]
+        second = self.second.view(hidden.shape[1], d, self.second.shape[1] // d)
+        if self.readout == "mean":
+            return hidden.mean(2).flatten(1) @ second.flatten(0, 1)
+        return torch.einsum("bntf,nfc->btc", hidden, second)
+
+
+def mix_tokens(x: Tensor, weights: Tensor) -> Tensor:
+    """W X for every W (s, s) in weights (m, s²): (b, s, d) → (b, m, s, d)."""
+    m, s = weights.shape[0], isqrt(weights.shape[1])
+    return (weights.reshape(m * s, s) @ x).view(x.shape[0], m, s, x.shape[2])

@@ -1,0 +1,82 @@
+"""Which bound of the polar to take: dense where the stack is small, by products with vectors where it is not."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from provenet import memory
+from provenet.gauges import Bounds, Gauge, NuclearNorm
+from provenet.operators import Operator
+from provenet.polar.frobenius import deflated_bound
+from provenet.polar.lanczos import Products, spectral_bounds
+from provenet.variable import Factors
+
+LARGE_BYTES = 64 * 2**20  # a stack up to this size is formed, and so is that of some gates at a time
+_SMALL_SIDE = 400  # an eigenproblem of this size is cheap enough for every look
+_FINAL_WORK = 2e13  # multiply-adds that one exact bound at the end may take: a few minutes
+_FINAL_SHARE = 0.4  # of the free memory
+_KERNEL_ROWS = 5_000  # of kernels made gate by gate
+_AS_GOOD = 1e-4  # a certain bound is taken where it is no more than this looser than a probable one
+_LOOK, _FINAL = (60, 1e-5), (300, 1e-7)  # (steps, tolerance) of Lanczos
+
+
+def is_large(operator: Operator) -> bool:
+    """Whether the stack (P, p, q) is too large to be formed."""
+    return operator.stack_bytes > LARGE_BYTES
+
+
+def polar_bounds(operator: Operator, gauge: Gauge, theta: Tensor, final: bool = False) -> Bounds:
+    """Bounds (P,) of γ°(A_k*Θ); ``final``: of the best kind that can be afforded once."""
+    if not is_large(operator):
+        return gauge.polar(operator.adjoint(theta))
+    if not isinstance(gauge, NuclearNorm) or _exact(operator, final):
+        return _by_gates(operator, gauge, theta)
+    steps, tol = _FINAL if final else _LOOK
+    noise = _noise(operator, theta)
+    seed = None if final else 0
+    lower, upper = spectral_bounds(_products(operator, theta), *operator.stack_shape, noise, steps, tol, seed)
+    if final and operator.has_kernel and operator.kernel_rows <= _KERNEL_ROWS:
+        gates = (operator.restrict(torch.tensor([k])) for k in range(operator.n_gates))
+        certain = torch.tensor([deflated_bound(gate, theta, noise) for gate in gates], dtype=torch.float64)
+        if float(certain.max()) <= (1 + _AS_GOOD) * float(upper.max()):
+            return Bounds(lower, certain, "deterministic")
+    return Bounds(lower, upper, "probabilistic")
+
+
+def _products(operator: Operator, theta: Tensor) -> Products:
+    def both(u: Tensor, v: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
+        left, right = operator.adjoint_factors(theta, Factors(u, v, gate).to(operator.dtype))
+        return left.double(), right.double()
+
+    return both
+
+
+def _exact(operator: Operator, final: bool) -> bool:
+    """Whether G may be formed, some gates at a time, for eigenvalues of its smaller Gram side."""
+    gates, p, q = operator.stack_shape
+    small, large = min(p, q), max(p, q)
+    if p * q * operator.dtype.itemsize <= LARGE_BYTES and small <= _SMALL_SIDE:
+        return True
+    work = gates * (2.0 * small**2 * large + 4.0 * small**3 + 2.0 * math.prod(operator.output_shape[:-1]) * p * q)
+    room = operator.dtype.itemsize * (5 * p * q + 3 * small**2)
+    return final and work <= _FINAL_WORK and memory.fits(room, _FINAL_SHARE)
+
+
+def _by_gates(operator: Operator, gauge: Gauge, theta: Tensor) -> Bounds:
+    """Dense, as many gates at a time as make no large stack."""
+    one = operator.p * operator.q * operator.dtype.itemsize
+    parts = [
+        gauge.polar(operator.restrict(gates).adjoint(theta))
+        for gates in torch.arange(operator.n_gates).split(max(1, LARGE_BYTES // one))
+    ]
+    return Bounds(torch.cat([part.lower for part in parts]), torch.cat([part.upper for part in parts]), parts[0].kind)
+
+
+def _noise(operator: Operator, theta: Tensor) -> float:
+    """What rounding does to G v, v a unit vector: at √n of the worst case, as roundings that know nothing of each
+    other add up (Higham and Mary 2019).  The worst case is added where the polar enters a certificate."""
+    worst = operator.rounding(theta) * (1 + (operator.p + operator.q) / operator.output_shape[0])
+    return 6 * worst / operator.output_shape[0] ** 0.5

@@ -1,0 +1,95 @@
+"""Every kind of bound is at least the polar from the formed stack, and says what kind it is."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import provenet as pn
+from provenet.polar import bounds, frobenius, polar_bounds
+from provenet.problem import Program
+
+
+def program_of(activation: str, n: int = 60, d: int = 40, outputs: int = 30) -> Program:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(n, 6, d, generator=generator, dtype=torch.float64)
+    Y = torch.randn(n, outputs, generator=generator, dtype=torch.float64)
+    return pn.formulate(pn.PoolFormer(grid=(2, 3)), X, Y, activation=activation, gates=5).program
+
+
+def theta_of(program: Program) -> torch.Tensor:
+    return program.loss.gradient(torch.zeros_like(program.loss.target))
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setattr(bounds, "LARGE_BYTES", 1000)
+    return monkeypatch
+
+
+@pytest.mark.parametrize("activation", ["linear", "gated_relu"])
+def test_each_kind_holds_and_is_close(activation: str, large: pytest.MonkeyPatch) -> None:
+    program = program_of(activation)
+    op, theta = program.operator, theta_of(program)
+    true = torch.linalg.matrix_norm(op.adjoint(theta), 2)
+
+    exact = polar_bounds(op, program.gauge, theta, final=True)
+    assert exact.kind == "exact"
+    assert bool((exact.upper >= true).all())
+    assert bool((exact.upper <= true * (1 + 1e-9)).all())
+
+    large.setattr(bounds, "_FINAL_WORK", 0)
+    deterministic = polar_bounds(op, program.gauge, theta, final=True)
+    assert deterministic.kind == "deterministic"  # thirty columns: the Krylov space is all there is
+    assert bool((deterministic.upper >= true).all())
+    assert float(deterministic.upper.max()) <= float(true.max()) * (1 + 1e-6)
+
+    large.setattr(bounds, "_KERNEL_ROWS", 0)
+    for final in (True, False):
+        probable = polar_bounds(op, program.gauge, theta, final)
+        assert probable.kind == "probabilistic"
+        assert bool((probable.upper >= true).all())
+        assert bool((probable.lower <= true).all())
+        assert float(probable.upper.max()) <= float(true.max()) * (1 + 2e-5)
+
+
+def test_the_deflated_norm_holds_where_it_is_loose(large: pytest.MonkeyPatch) -> None:
+    """A flat spectrum and a narrow Krylov space: far above, never below, and therefore not taken."""
+    program = program_of("linear", n=200, d=60, outputs=50)
+    large.setattr(frobenius, "_WIDTH", 2)
+    large.setattr(frobenius, "_DEPTH", 2)
+    op, theta = program.operator, theta_of(program)
+    true = float(torch.linalg.matrix_norm(op.adjoint(theta)[0], 2))
+    loose = frobenius.deflated_bound(op, theta, 0.0)
+    assert true < loose < float(torch.linalg.matrix_norm(op.adjoint(theta)[0])) * (1 + 1e-9)
+    large.setattr(bounds, "_FINAL_WORK", 0)
+    assert polar_bounds(op, program.gauge, theta, final=True).kind == "probabilistic"
+
+
+def test_the_deflated_norm_survives_cancellation(large: pytest.MonkeyPatch) -> None:
+    """Where V takes all of G, ‖G‖² − ‖GV‖² is rounding, of either sign: the bound must still hold."""
+    for seed in range(20):
+        generator = torch.Generator().manual_seed(seed)
+        X = torch.randn(30, 4, 3, generator=generator, dtype=torch.float64)
+        Y = torch.randn(30, 2, generator=generator, dtype=torch.float64)
+        program = pn.formulate(pn.PoolFormer(), X, Y, activation="linear").program
+        op, theta = program.operator, theta_of(program)
+        true = float(torch.linalg.matrix_norm(op.adjoint(theta)[0], 2))
+        bound = frobenius.deflated_bound(op, theta, 0.0)
+        assert true * (1 - 1e-15) <= bound <= true * (1 + 1e-6)
+
+
+def test_a_certificate_says_how_its_polar_was_bounded(large: pytest.MonkeyPatch) -> None:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(40, 6, 20, generator=generator, dtype=torch.float64)
+    Y = torch.randn(40, 15, generator=generator, dtype=torch.float64)
+    problem = pn.formulate(pn.PoolFormer(grid=(2, 3)), X, Y, activation="linear")
+    problem = problem.with_beta(0.2 * problem.beta_max)
+    solution = pn.solve(problem, tol=1e-5)
+    assert solution.certificate.bound == "exact"
+    large.setattr(bounds, "_FINAL_WORK", 0)
+    large.setattr(bounds, "_KERNEL_ROWS", 0)
+    again = pn.certify(problem, solution.network(), tol=1e-5)
+    assert again.bound == "probabilistic"
+    assert again.polar_max >= solution.certificate.polar_max * (1 - 1e-9)
+    assert again.relative_gap <= 2e-5
