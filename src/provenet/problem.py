@@ -68,7 +68,9 @@ class BlockLike(Protocol):
 
     name: str
 
-    def network(self, factors: Factors, gates: Tensor | None, readout: str, group: Tensor | None, relu: bool) -> nn.Module: ...
+    def network(
+        self, factors: Factors, gates: Tensor | None, readout: str, group: Tensor | None, relu: bool
+    ) -> nn.Module: ...
 
     def neurons(self, network: nn.Module, readout: str) -> Neurons: ...
 

@@ -17,8 +17,8 @@ from provenet.blocks.fourier import BFNO, FNO
 from provenet.blocks.mixer import Mixer
 from provenet.blocks.mlp import MLP
 from provenet.blocks.tokens import FNet, PoolFormer
-from provenet.data.validation import as_mask, as_samples, as_targets, as_tensor, as_weights, check_finite
 from provenet.cones import Cones
+from provenet.data.validation import as_mask, as_samples, as_targets, as_tensor, as_weights, check_finite
 from provenet.gates import distinct_gates, sample_gates
 from provenet.gates.arrangements import arrangements
 from provenet.gauges import ConeNuclear, Gauge, NuclearNorm
@@ -237,7 +237,9 @@ def _all_arrangements(block: Block, X: Tensor) -> tuple[Tensor, Tensor]:
     """Every arrangement but the one that closes all rows."""
     rows = block.rows(X.to(torch.float64)) if block.groups == 1 else None
     if rows is None:
-        raise ValueError(f"gates: 'all' needs a table of rows, which block {block.name!r} has not; sample some instead.")
+        raise ValueError(
+            f"gates: 'all' needs a table of rows, which block {block.name!r} has not; sample some instead."
+        )
     return distinct_gates(*arrangements(rows))
 
 

@@ -58,9 +58,7 @@ def _few_dimensions(cones: Cones, G: Tensor) -> ConePCA:
     rows = cones.rows[alive].numpy()
     found = [
         largest_in_cone(matrix, rows * sign[:, None], inside)
-        for matrix, sign, inside in zip(
-            G.numpy(), cones.signs[:, alive].numpy(), cones.inside.numpy(), strict=True
-        )
+        for matrix, sign, inside in zip(G.numpy(), cones.signs[:, alive].numpy(), cones.inside.numpy(), strict=True)
     ]
     value = torch.tensor([v for v, _ in found], dtype=G.dtype)
     slack = 100 * torch.finfo(G.dtype).eps * torch.linalg.matrix_norm(G)

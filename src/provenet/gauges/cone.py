@@ -1,4 +1,6 @@
-"""The cone-nuclear norm ‖Z‖_{*,K} of ReLU blocks (BM eq. 3, 4; AT eq. 4, 5): min Σ‖u_j‖‖v_j‖ over Z = Σ u_j v_jᵀ, Ku_j ≥ 0.
+"""The cone-nuclear norm of ReLU blocks (BM eq. 3, 4; AT eq. 4, 5).
+
+    ‖Z‖_{*,K} = min Σ_j ‖u_j‖‖v_j‖   over   Z = Σ_j u_j v_jᵀ,  K u_j ≥ 0
 
 Its value is as hard as its polar, so solvers keep the factorisation, whose penalty is an upper bound of it.
 """

@@ -20,9 +20,10 @@ class TwoLayer(nn.Module):
     hidden values (`output`).  Inputs are cast to the weights' precision.
 
     A fresh module has ``rank`` neurons behind each of ``n_gates`` random gates (``rank`` in all if linear; if ReLU,
-    where a neuron is its own gate, as many as if gated), at a scale that makes outputs of order one of inputs of order one.  Any loop can train it, with ``penalty()`` times β added to
-    the sum of the losses.  Leave an optimizer's own ``weight_decay`` at zero: AdamW's is decoupled from the loss,
-    another problem with another solution, and no certificate is of it.
+    where a neuron is its own gate, as many as if gated), at a scale that makes outputs of order one of inputs of order
+    one.  Any loop can train it, with ``penalty()`` times β added to the sum of the losses.  Leave an optimizer's own
+    ``weight_decay`` at zero: AdamW's is decoupled from the loss, another problem with another solution, and no
+    certificate is of it.
     """
 
     first: nn.Parameter
