@@ -1,4 +1,4 @@
-"""``make bench``: a table of ratios from one run, one thread (two where a row says so)."""
+"""``make bench``: tables of ratios from one run, one thread (two where a row says so)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks import peers, problems
+from benchmarks import operators, peers, problems
 from benchmarks.peers import Result, best_of
 
 _CORES = torch.get_num_threads()
@@ -79,12 +79,23 @@ def memory() -> str:
     return f"Peak memory of a fit: {used / 2**20:.0f} MiB of {allowed / 2**20:.0f} MiB allowed: {verdict}."
 
 
+def operator_costs() -> Table:
+    """A and A* on neurons against the bare matmuls and FFTs, one thread."""
+    table = Table("block", "how", "A and A* on neurons", "bare products", "ratio", "target", "met")
+    for cost in operators.costs():
+        met = "yes" if cost.ratio <= operators.TARGET else "NO"
+        ours, bare = f"{cost.ours * 1e3:.1f} ms", f"{cost.bare * 1e3:.1f} ms"
+        table.add_row(cost.name, cost.how, ours, bare, f"{cost.ratio:.2f}", f"≤ {operators.TARGET}", met)
+    return table
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     console = Console(width=150)
     torch.set_num_threads(1)
     with threadpool_limits(limits=1):
         rows = against_clarabel() + against_first_order()
+        costs = operator_costs()
     torch.set_num_threads(_CORES)
     rows += digits()
     table = Table("problem", "provenet", "gap", "how", "peer", "its time", "its gap", "ratio", "target", "met")
@@ -103,6 +114,7 @@ def main() -> None:
             "yes" if row.met else "NO",
         )
     console.print(table)
+    console.print(costs)
     console.print(memory())
     console.print(f"{date.today()}, {platform.machine()}, {_CORES} cores, Python {platform.python_version()}")
 

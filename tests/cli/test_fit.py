@@ -199,7 +199,7 @@ def test_regressions_have_no_probabilities(run, values):
 
 
 def test_interrupting_a_search_is_told_in_a_line(run, flowers, tmp_path, monkeypatch):
-    def stop(self, X, y, sample_weight=None):
+    def stop(self, X, y, sample_weight=None, mask=None):
         raise KeyboardInterrupt("ProvenClassifierCV: interrupted during its search for beta.")
 
     monkeypatch.setattr("provenet.estimators.base.ProvenEstimator.fit", stop)

@@ -46,7 +46,7 @@ class TokenBlock(Block):
         eps = torch.finfo(X.dtype).eps
         depth = vectors.shape[1] + 100
         size = self.growth(X) * torch.linalg.vector_norm(X, dim=(1, 2))[:, None, None]
-        return depth * eps * size * torch.linalg.vector_norm(vectors, dim=1).expand(X.shape[0], X.shape[1], -1)
+        return depth * eps * size * torch.linalg.vector_norm(vectors, dim=1)  # (n, 1, m): the same for all tokens
 
     def operator(
         self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import typer
+from torch import Tensor
 
 from provenet.certificates import certify as compute_certificate
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, print_certificate, print_json, say, warn
-from provenet.cli.models import source_of
+from provenet.cli.models import shape_of, source_of
 from provenet.data.loading import load_like
 from provenet.io import SavedModel, load_model, problem_of
 from provenet.problem import Problem
@@ -34,11 +35,9 @@ def certify(
     model, estimator = load_model(folder)
     source = source_of(model, estimator, data)
     task = str(model.source.get("task", "auto"))
-    dataset = load_like(data, source, with_targets=True, task=task, header=header)
-    if estimator is None:
-        problem = model.problem(dataset.X, dataset.y, dataset.weight)
-    else:
-        problem = problem_of(estimator, dataset.X, dataset.y, dataset.weight)
+    dataset = load_like(data, source, with_targets=True, task=task, header=header, shape=shape_of(model))
+    arrays = dataset.X, dataset.y, dataset.weight, dataset.mask
+    problem = model.problem(*arrays) if estimator is None else problem_of(estimator, *arrays)
     certificate = compute_certificate(problem, model.network, model.certificate.tol if tol is None else tol)
     second = _second_opinion(model, problem)
     differences = model.data_differences(problem)
@@ -63,17 +62,28 @@ def certify(
 
 def _second_opinion(model: SavedModel, problem: Problem) -> float:
     """The relative gap by `provenet.verify`, which shares no code with the certificate."""
-    first, second, gates, _ = problem.block.neurons(model.network, problem.readout)
+    first, second, gates, group = (
+        None if part is None else part.numpy() for part in problem.block.neurons(model.network, problem.readout)
+    )
     return verify(
         problem.X.numpy(),
         problem.loss.target.numpy(),
-        first.numpy(),
-        second.numpy(),
-        None if gates is None else gates.numpy(),
+        first,
+        second,
+        gates,
+        block=problem.block.name,
         loss=problem.loss.name,
         beta=problem.beta,
         sample_weight=problem.loss.sample_weight.numpy(),
-        gate_vectors=None if problem.gate_vectors is None else problem.gate_vectors.numpy(),
+        gate_vectors=_array(problem.gate_vectors),
+        readout=problem.readout,
+        mask=_array(problem.mask),
+        group=group,
+        gate_group=_array(problem.gate_group),
         **problem.block.settings(),
         **model.loss_settings,
     ).relative_gap
+
+
+def _array(tensor: Tensor | None) -> Any:
+    return None if tensor is None else tensor.numpy()

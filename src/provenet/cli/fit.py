@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from sklearn.exceptions import ConvergenceWarning
 
+from provenet.cli import blocks as b
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, print_certificate, print_json, say, warn
 from provenet.cli.progress import gap_bar
@@ -33,6 +34,11 @@ def fit(
     beta: o.BetaOption = "0.01max",  # type: ignore[assignment]  # typer parses it
     cv: Annotated[int | None, typer.Option(min=2, help="Choose beta by cross-validation with so many folds.")] = None,
     betas: Annotated[int, typer.Option(min=2, help="With --cv: how many values of beta to try.")] = 20,
+    block: b.BlockOption = "mlp",
+    set_: b.Settings = [],  # noqa: B006
+    tokens: b.Tokens = None,
+    image: b.Image = None,
+    readout: b.ReadoutOption = "mean",
     activation: o.ActivationOption = "gated_relu",
     gates: o.Gates = 100,
     loss: o.LossOption = None,
@@ -50,12 +56,16 @@ def fit(
     """Train a network to a proven optimum; write it, its certificate and a report into a folder.
 
     Example: provenet fit iris.csv --target species --beta 0.01max --out iris
+
+    Example: provenet fit patches.npz --block attention --tokens 49 --set scale=sqrt_d --out heads
     """
     check_replaceable(out)  # before the work, not after it
     if cv is None:
         o.refuse_if_given(context, "betas", "it goes with --cv.")
     else:
         o.refuse_if_given(context, "beta", "--cv chooses beta; give one or the other.")
+    if block != "mlp":
+        o.refuse_if_given(context, "intercept", "it goes with --block mlp.")
     if loss != "huber":
         o.refuse_if_given(context, "delta", "it goes with --loss huber.")
     settings: dict[str, Any] = {
@@ -75,6 +85,7 @@ def fit(
         settings["delta"] = delta
     fitting = o.prepare(
         data, target, features=feature, drop=drop, weight=weight, header=header, task=task, loss=loss,
+        block=block, block_settings=set_, tokens=tokens, image=image, readout=readout,
         search=cv is not None, **settings,
     )  # fmt: skip
     if fitting.task == "regression":
@@ -82,22 +93,29 @@ def fit(
     estimator, dataset = fitting.estimator, fitting.data
     if cv is None:
         estimator.set_params(beta=beta.on(fitting))
-    train(
-        estimator, dataset.X, fitting.y, dataset.weight, quiet=json, name="fitting" if cv is None else "choosing beta"
-    )
+    name = "fitting" if cv is None else "choosing beta"
+    train(estimator, dataset.X, fitting.y, dataset.weight, quiet=json, name=name, mask=dataset.mask)
     save(estimator, out, source=dataset.source.to_dict() | {"task": fitting.task})
     page = None
     if report:
         path = getattr(estimator, "path_", None)
         page = write_report(
-            estimator, out / "report.html", dataset.X, fitting.y, feature_names=fitting.feature_names, path=path
+            estimator,
+            out / "report.html",
+            dataset.X,
+            fitting.y,
+            mask=dataset.mask,
+            feature_names=fitting.feature_names,
+            path=path,
         )
     _tell(estimator, fitting, out, page, json)
     if not estimator.certificate_.holds(tol):
         raise typer.Exit(FAILED)
 
 
-def train(estimator: ProvenEstimator, X: Any, y: Any, weight: Any, quiet: bool, name: str = "fitting") -> None:
+def train(
+    estimator: ProvenEstimator, X: Any, y: Any, weight: Any, quiet: bool, name: str = "fitting", mask: Any = None
+) -> None:
     """Fit, with a bar on a terminal; a fit that stops short is told in a line."""
     with (
         gap_bar(estimator.tol, quiet, name) as show,
@@ -105,14 +123,15 @@ def train(estimator: ProvenEstimator, X: Any, y: Any, weight: Any, quiet: bool, 
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always", ConvergenceWarning)
-        estimator.fit(X, y, sample_weight=weight)
+        estimator.fit(X, y, sample_weight=weight, mask=mask)
     for warning in caught:
         warn(str(warning.message))
 
 
 def _tell(estimator: ProvenEstimator, fitting: o.Fitting, out: Path, page: Path | None, json: bool) -> None:
     name = "accuracy" if fitting.task == "classification" else "R²"
-    score = float(estimator.score(fitting.data.X, fitting.y, sample_weight=fitting.data.weight))
+    data = fitting.data
+    score = float(estimator.score(data.X, fitting.y, sample_weight=data.weight, mask=data.mask))
     solution = estimator.solution_
     if json:
         print_json(
@@ -120,7 +139,8 @@ def _tell(estimator: ProvenEstimator, fitting: o.Fitting, out: Path, page: Path 
                 "folder": str(out),
                 "report": None if page is None else str(page),
                 "task": fitting.task,
-                "samples": list(fitting.data.X.shape),
+                "block": solution.problem.block.name,
+                "samples": list(data.X.shape),
                 "method": solution.method,
                 "status": solution.status.value,
                 "steps": solution.steps,
@@ -134,7 +154,7 @@ def _tell(estimator: ProvenEstimator, fitting: o.Fitting, out: Path, page: Path 
         )
         return
     beta, beta_max = solution.problem.beta, solution.problem.beta_max
-    say(f"{fitting.task} on {' × '.join(map(str, fitting.data.X.shape))} data, training {name} {score:.4g}")
+    say(f"{fitting.task} on {' × '.join(map(str, data.X.shape))} data, training {name} {score:.4g}")
     say(
         f"{solution.factors.n_neurons} neurons by {solution.method} in {solution.steps} steps, {solution.seconds:.2g} s"
     )

@@ -29,3 +29,8 @@ def source_of(model: SavedModel, estimator: Any, path: Path) -> Source:
     raise ColumnError(
         f"{path}: the model was fitted in Python and does not know its columns; give an NPZ file with X and y instead."
     )
+
+
+def shape_of(model: SavedModel) -> tuple[int, ...]:
+    """The shape of a sample the model was fitted on: rows of a file are read so."""
+    return tuple(model.data["samples"][1:])

@@ -11,6 +11,7 @@ import typer
 from numpy.typing import NDArray
 
 from provenet import estimators
+from provenet.cli.blocks import ImageShape, check_fits, chosen_block
 from provenet.data.loading import Dataset, guess_task, load_dataset
 from provenet.estimators.base import ProvenEstimator
 from provenet.losses import LOSSES
@@ -98,7 +99,7 @@ LossOption = Annotated[
     ),
 ]
 Gates = Annotated[int, typer.Option(min=1, help="How many gates to sample.")]
-Intercept = Annotated[bool, typer.Option(help="Give the data a column of ones; its weights are penalised too.")]
+Intercept = Annotated[bool, typer.Option(help="For mlp: give the data a column of ones, its weights penalised too.")]
 SolverOption = Annotated[str, typer.Option(callback=known_solver, help=f"auto, {', '.join(METHODS)}.")]
 Tol = Annotated[float, typer.Option(callback=positive, help="The relative gap to prove.")]
 MaxSteps = Annotated[int | None, typer.Option(min=0, help="Stop after so many steps.")]
@@ -118,13 +119,15 @@ class Fitting:
 
     def problem(self) -> Problem:
         """The problem the estimator would solve, at beta one."""
-        data = self.estimator._read(self.data.X, self.y, self.data.weight)
+        data = self.estimator._read(self.data.X, self.y, self.data.weight, self.data.mask)
         return self.estimator._formulate(data, 1.0, self.estimator._seed())
 
     @property
-    def feature_names(self) -> list[str]:
-        """Names of the columns of X; positions where the file has no names."""
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns of X; positions where the file has no names; None for tokens and images."""
         names = self.data.source.features
+        if self.data.X.ndim > 2:
+            return None
         return list(names) if len(names) == self.data.X.shape[1] else [str(i) for i in range(self.data.X.shape[1])]
 
 
@@ -138,22 +141,42 @@ def prepare(
     header: bool | None,
     task: str,
     loss: str | None,
+    block: str,
+    block_settings: list[str],
+    tokens: int | None,
+    image: ImageShape | None,
+    readout: str,
     search: bool = False,
     **settings: Any,
 ) -> Fitting:
     """Read the data, decide on the task, and make the estimator (with ``search``, one that chooses β)."""
-    data = load_dataset(path, targets, features=features, drop=drop, weight=weight, task=task, header=header)
+    chosen = chosen_block(block, block_settings, tokens, image, readout)
+    data = load_dataset(
+        path, targets, features=features, drop=drop, weight=weight, task=task, header=header,
+        tokens=tokens, image=None if image is None else image.sizes,
+    )  # fmt: skip
     assert data.y is not None
     if task == "auto":
-        task = guess_task(data.y)
+        task = guess_task(data.y, tokens=readout == "tokens")
     if loss is not None:
         settings["loss"] = loss
     kind = "ProvenClassifier" if task == "classification" else "ProvenRegressor"
     if kind == "ProvenRegressor":
         settings.pop("class_weight", None)
+    settings |= {"block": chosen if block_settings else block, "readout": readout}
     estimator = getattr(estimators, kind + ("CV" if search else ""))(**settings)
     y = data.y if task == "classification" else _as_numbers(path, data.y)
+    check_fits(chosen, data.X, _outputs(y, task, loss, readout))
     return Fitting(data, y, task, estimator)
+
+
+def _outputs(y: NDArray[Any], task: str, loss: str | None, readout: str) -> int:
+    """How many numbers the network is to say of a sample, or of a token."""
+    if task == "classification":
+        classes = len(np.unique(y))
+        return 1 if loss == "logistic" and classes == 2 else classes
+    single = y.ndim == (2 if readout == "tokens" else 1)
+    return 1 if single else y.shape[-1]
 
 
 def _as_numbers(path: Path, y: NDArray[Any]) -> NDArray[np.float64]:

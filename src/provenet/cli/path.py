@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
+from provenet.cli import blocks as b
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, errors, print_json, print_table, say
 from provenet.io.folder import write_atomically
@@ -21,6 +22,7 @@ from provenet.solvers.path import path as follow
 
 
 def path(
+    context: typer.Context,
     data: o.DataFile,
     target: o.Targets = [],  # noqa: B006 — typer never changes it
     out: Annotated[
@@ -35,6 +37,11 @@ def path(
     drop: o.Drop = [],  # noqa: B006
     weight: o.Weight = None,
     header: o.Header = None,
+    block: b.BlockOption = "mlp",
+    set_: b.Settings = [],  # noqa: B006
+    tokens: b.Tokens = None,
+    image: b.Image = None,
+    readout: b.ReadoutOption = "mean",
     activation: o.ActivationOption = "gated_relu",
     gates: o.Gates = 100,
     loss: o.LossOption = None,
@@ -50,8 +57,11 @@ def path(
 
     Example: provenet path iris.csv --target species --betas 15 --out iris-path
     """
+    if block != "mlp":
+        o.refuse_if_given(context, "intercept", "it goes with --block mlp.")
     fitting = o.prepare(
         data, target, features=feature, drop=drop, weight=weight, header=header, task=task, loss=loss,
+        block=block, block_settings=set_, tokens=tokens, image=image, readout=readout,
         activation=activation, n_gates=gates, fit_intercept=intercept, random_state=seed,
     )  # fmt: skip
     problem = fitting.problem()

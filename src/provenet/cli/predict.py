@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from provenet.cli import options as o
 from provenet.cli.console import print_json, say
-from provenet.cli.models import load_estimator, source_of
+from provenet.cli.models import load_estimator, shape_of, source_of
 from provenet.data.loading import load_like
 from provenet.io.folder import write_atomically
 
@@ -37,12 +37,11 @@ def predict(
     if proba and not hasattr(estimator, "predict_proba"):
         raise typer.BadParameter("a regression has no probabilities.", param_hint="--proba")
     source = source_of(estimator.saved_, estimator, data)
-    X = load_like(data, source, with_targets=False, header=header).X
-    answers = np.asarray(estimator.predict(X))
+    samples = load_like(data, source, with_targets=False, header=header, shape=shape_of(estimator.saved_))
+    answers = np.asarray(estimator.predict(samples.X, mask=samples.mask))
     columns = _named_columns(answers, source.targets)
     if proba:
-        chances = estimator.predict_proba(X)
-        columns |= {f"p({label})": chances[:, k] for k, label in enumerate(estimator.classes_)}
+        columns |= _chances(estimator.predict_proba(samples.X, mask=samples.mask), estimator.classes_)
     if out is not None:
         _write(out, columns, answers if not proba else np.column_stack(list(columns.values())))
     if json:
@@ -50,14 +49,25 @@ def predict(
     elif out is None:
         sys.stdout.write(_csv(columns))
     else:
-        say(f"{len(X)} predictions  {out}")
+        say(f"{len(samples.X)} predictions  {out}")
 
 
 def _named_columns(answers: NDArray[Any], targets: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """One column an answer: (n,), (n, c), (n, s) for tokens, (n, s, c) for tokens with several outputs."""
     if answers.ndim == 1:
         return {"prediction": answers}
+    if answers.ndim == 3:
+        places = np.ndindex(answers.shape[1:])
+        return {f"prediction({token},{k})": answers[:, token, k] for token, k in places}
     names = targets if len(targets) == answers.shape[1] else [str(k) for k in range(answers.shape[1])]
     return {f"prediction({name})": answers[:, k] for k, name in enumerate(names)}
+
+
+def _chances(chances: NDArray[Any], labels: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """One column a class, or a token and class."""
+    if chances.ndim == 2:
+        return {f"p({label})": chances[:, k] for k, label in enumerate(labels)}
+    return {f"p({token},{labels[k]})": chances[:, token, k] for token, k in np.ndindex(chances.shape[1:])}
 
 
 def _write(out: Path, columns: dict[str, NDArray[Any]], array: NDArray[Any]) -> None:

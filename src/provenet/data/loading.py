@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,13 @@ _MOST_CLASSES = 20  # a column with more distinct whole numbers than this is tak
 
 @dataclass(frozen=True)
 class Dataset:
-    """X (n, d), y (n,) or (n, c) or None, weight (n,) or None, and where they stand in the file."""
+    """X (n, …), y (n,) or (n, …) or None, weight (n,) or None, where they stand in the file, mask (n, s) or None."""
 
-    X: NDArray[np.float64]
+    X: NDArray[Any]
     y: NDArray[Any] | None
     weight: NDArray[np.float64] | None
     source: Source
+    mask: NDArray[Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,16 +52,37 @@ def load_dataset(
     weight: str | None = None,
     task: str = "auto",
     header: bool | None = None,
+    tokens: int | None = None,
+    image: Sequence[int] | None = None,
 ) -> Dataset:
     """A dataset to train on.
 
     ``targets``: the columns to predict, by name or position.  ``features``: the columns to predict from, all others
     but the targets, the ``weight`` column and those of ``drop`` if not given.  ``task``: "classification" keeps labels
     as they are, "regression" reads numbers, "auto" reads what is there.  NPZ files hold arrays X and y, or another key
-    for y in ``targets``.  ColumnError for columns that are not there, ValueError for contents that are no data.
+    for y in ``targets``, and may hold a ``mask`` of tokens.  ``tokens``: read each row as so many tokens, one after the
+    other; ``image``: as an image of this shape (channels, …).  ColumnError for columns that are not there and shapes
+    that do not fit, ValueError for contents that are no data.
     """
-    if Path(path).suffix.lower() == ".npz":
-        return _load_npz(Path(path), targets, weight, features, drop)
+    path = Path(path)
+    if path.suffix.lower() == ".npz":
+        data = _load_npz(path, targets, weight, features, drop)
+    else:
+        data = _load_table(path, targets, features, drop, weight, task, header)
+    if tokens is not None:
+        return replace(data, X=_as_tokens(path, data.X, tokens))
+    return data if image is None else replace(data, X=_shaped(path, data.X, tuple(image)))
+
+
+def _load_table(
+    path: Path,
+    targets: Sequence[str],
+    features: Sequence[str],
+    drop: Sequence[str],
+    weight: str | None,
+    task: str,
+    header: bool | None,
+) -> Dataset:
     table = read_table(path, header)
     if not targets:
         raise ColumnError(f"{path}: say which column to predict; it has {', '.join(map(repr, table.columns))}.")
@@ -76,13 +99,25 @@ def load_dataset(
 
 
 def load_like(
-    path: str | Path, source: Source, *, with_targets: bool, task: str = "auto", header: bool | None = None
+    path: str | Path,
+    source: Source,
+    *,
+    with_targets: bool,
+    task: str = "auto",
+    header: bool | None = None,
+    shape: tuple[int, ...] = (),
 ) -> Dataset:
     """The same columns from another file: of a model's own data (``with_targets``), or of new samples.
 
-    A file without names that has as many columns as there are features is taken as the features alone.
+    A file without names that has as many columns as there are features is taken as the features alone.  ``shape``:
+    rows are read as samples of this shape.
     """
     path = Path(path)
+    data = _load_like(path, source, with_targets, task, header)
+    return replace(data, X=_shaped(path, data.X, shape)) if data.X.ndim == 2 and len(shape) > 1 else data
+
+
+def _load_like(path: Path, source: Source, with_targets: bool, task: str, header: bool | None) -> Dataset:
     if path.suffix.lower() == ".npz":
         arrays = read_arrays(path)
         targets = source.targets if with_targets else ()
@@ -100,8 +135,13 @@ def load_like(
     return _from_table(table, wanted, task)
 
 
-def guess_task(y: NDArray[Any]) -> str:
-    """Text, booleans and few whole numbers are classes; several columns, fractions, many numbers are measurements."""
+def guess_task(y: NDArray[Any], tokens: bool = False) -> str:
+    """Text, booleans and few whole numbers are classes; several columns, fractions, many numbers are measurements.
+
+    With ``tokens`` y (n, s) has an entry a token, and is judged as one column would be.
+    """
+    if tokens and y.ndim == 2:
+        y = y.ravel()
     if y.ndim > 1:
         return "regression"
     if y.dtype.kind not in "iuf":
@@ -140,4 +180,30 @@ def _from_arrays(path: Path, arrays: dict[str, NDArray[Any]], source: Source) ->
         raise ValueError(f"{path}: X must be numbers of shape (n, d), it is {X.dtype} of shape {X.shape}.")
     y = arrays[source.targets[0]] if source.targets else None
     weight = arrays[source.weight].astype(np.float64) if source.weight else None
-    return Dataset(X.astype(np.float64), y, weight, source)
+    X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)  # large float32 data stay as they are
+    return Dataset(X, y, weight, source, arrays.get("mask"))
+
+
+def _as_tokens(path: Path, X: NDArray[Any], tokens: int) -> NDArray[Any]:
+    """(n, s·d) → (n, s, d), tokens one after the other; (n, s, d) as it is."""
+    if X.ndim == 3 and X.shape[1] == tokens:
+        return X
+    if X.ndim != 2 or X.shape[1] % tokens:
+        what = f"rows of {X.shape[1]} numbers" if X.ndim == 2 else f"samples of shape {_times(X.shape[1:])}"
+        raise ColumnError(f"{path}: {what} cannot be read as {tokens} tokens of equal size.")
+    return X.reshape(len(X), tokens, -1)
+
+
+def _shaped(path: Path, X: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """(n, numbers) → (n, *shape); samples that have this shape as they are."""
+    if X.shape[1:] == shape:
+        return X
+    if X.ndim != 2 or X.shape[1] != math.prod(shape):
+        raise ColumnError(
+            f"{path}: samples of {_times(X.shape[1:])} numbers cannot be read as {_times(shape)} = {math.prod(shape)}."
+        )
+    return X.reshape(len(X), *shape)
+
+
+def _times(sizes: Sequence[int]) -> str:
+    return " × ".join(map(str, sizes))

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from provenet.nn.base import TwoLayer
+from provenet.nn.base import READOUTS, TwoLayer
 
 SCALES = (None, "sqrt_d")
 
@@ -35,6 +35,8 @@ class SelfAttention(TwoLayer):
         self._configure(readout, scale)
 
     def _configure(self, readout: str = "mean", scale: str | None = None) -> None:
+        if readout not in READOUTS:
+            raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
         if scale not in SCALES:
             raise ValueError(f"scale: {scale!r} is unknown; choose None or 'sqrt_d'.")
         self.readout, self.scale = readout, scale

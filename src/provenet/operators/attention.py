@@ -52,8 +52,8 @@ class LinearAttention(MomentOperator):
         if not self.mean:
             return self.batch(rows) / self.divisor
         if self._means is None:
-            parts = [self.batch(rows).sum(1, keepdim=True) for rows in self.batches(self.s * self.d)]
-            self._means = torch.cat(parts) * self.share(slice(0, self.n))[:, None, None]
+            sums = self._collected(lambda some: self.batch(some).sum(1, keepdim=True), 1, 1, self.d)
+            self._means = sums * self.share(slice(0, self.n))[:, None, None]
         return self._means[rows]
 
     def moments(self, rows: slice) -> Tensor:
@@ -84,7 +84,7 @@ class LinearAttention(MomentOperator):
         """vectors · XᵀX, (b, k, d), through the Gram matrix or the tokens, whichever is less work."""
         k, s, d = vectors.shape[1], self.s, self.d
         if self._gram is None and d <= 2 * s and self.fits(d * d):
-            self._gram = torch.cat([self.gram(rows) for rows in self.batches(d * (s + d))])
+            self._gram = self._collected(self.gram, 1, d, d)
         if self._gram is not None or (k + s) * d <= 2 * k * s:
             return vectors @ self.gram(rows)
         x = self.batch(rows)

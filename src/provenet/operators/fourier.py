@@ -107,8 +107,7 @@ class FourierOperator(BatchedOperator):
     def _gated(self, signals: Tensor, rows: slice, factors: Factors) -> Tensor:
         if self.patterns is None:
             return signals
-        closed = self.patterns[:, rows].index_select(0, factors.gate).logical_not_()
-        return signals.masked_fill_(closed.transpose(0, 1), 0)
+        return signals.mul_(self.patterns[:, rows].index_select(0, factors.gate).transpose(0, 1))
 
     def forward_factors(self, factors: Factors) -> Tensor:
         if factors.n_neurons == 0:
@@ -263,14 +262,18 @@ class FNOTokensOperator(FourierOperator):
         by_gate = signals.view(len(signals), self.outputs, self.n_gates, self.s)
         if self.patterns is None:
             return by_gate.squeeze(2).transpose(1, 2)
-        closed = self.patterns[:, rows].logical_not().transpose(0, 1).unsqueeze(1)  # (b, 1, P, s)
-        return by_gate.masked_fill(closed, 0).sum(2).transpose(1, 2)
+        return by_gate.mul_(self._opened(rows)).sum(2).transpose(1, 2)
 
     def spread_gates(self, rows: slice, residual: Tensor) -> Tensor:
         by_output = residual.transpose(1, 2).unsqueeze(2)  # (b, c, 1, s)
         if self.patterns is None:
             return by_output.squeeze(2)
-        return torch.where(self.patterns[:, rows].transpose(0, 1).unsqueeze(1), by_output, 0).flatten(1, 2)
+        return (by_output * self._opened(rows)).flatten(1, 2)
+
+    def _opened(self, rows: slice) -> Tensor:
+        """(b, 1, P, s)."""
+        assert self.patterns is not None
+        return self.patterns[:, rows].transpose(0, 1).unsqueeze(1)
 
     def read(self, hidden: Tensor, right: Tensor) -> Tensor:
         return torch.matmul(hidden.transpose(1, 2), right)

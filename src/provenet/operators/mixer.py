@@ -94,11 +94,11 @@ class MixerOperator(BatchedOperator):
             return left, right
         by_row, by_feature = left.view(N * self.s, self.s), right.view(N, self.d, self.outputs)
         for rows in self.batches(self._numbers(factors)):
-            hidden, x, closed = self._hidden(rows, factors)
+            hidden, x, opened = self._hidden(rows, factors)
             by_feature += self.read_back(hidden, residual[rows])
             back = self.spread(residual[rows], self._second(factors), hidden)
-            if closed is not None:
-                back.masked_fill_(closed, 0)
+            if opened is not None:
+                back.mul_(opened)
             by_row.addmm_(back.view(N * self.s, -1), x.T)
         return left, right
 
@@ -106,13 +106,13 @@ class MixerOperator(BatchedOperator):
         return factors.right.view(-1, self.d, self.outputs)
 
     def _hidden(self, rows: slice, factors: Factors) -> tuple[Tensor, Tensor, Tensor | None]:
-        """D ∘ W₁X of every neuron (N, s, b, d), X as (s, b·d), and where D is zero."""
+        """D ∘ W₁X of every neuron (N, s, b, d), X as (s, b·d), and D."""
         x = self.batch(rows).transpose(0, 1).reshape(self.s, -1)
         hidden = (factors.left.view(-1, self.s) @ x).view(factors.n_neurons, self.s, -1, self.d)
         if self.patterns is None:
             return hidden, x, None
-        closed = self.gates(rows).index_select(0, factors.gate).logical_not_().transpose(1, 2)
-        return hidden.masked_fill_(closed, 0), x, closed
+        opened = self.gates(rows).index_select(0, factors.gate).transpose(1, 2)
+        return hidden.mul_(opened), x, opened
 
     @abstractmethod
     def read(self, hidden: Tensor, second: Tensor) -> Tensor:
@@ -188,7 +188,7 @@ class MixerMeanOperator(MixerOperator):
 
     def _pooled(self, hidden: Tensor) -> Tensor:
         """(b, N, d)."""
-        return hidden.mean(1).transpose(0, 1)
+        return hidden.sum(1).div_(self.s).transpose(0, 1)
 
     def read_back(self, hidden: Tensor, residual: Tensor) -> Tensor:
         return (self._pooled(hidden).flatten(1).T @ residual).view(-1, self.d, self.outputs)
@@ -199,7 +199,7 @@ class MixerMeanOperator(MixerOperator):
 
 
 class MixerTokensOperator(MixerOperator):
-    """Readout ``tokens``: every token has weights of its own and is gone through by itself; if linear, all in one matmul."""
+    """Readout ``tokens``: every token has weights of its own and is gone through by itself; if linear, all at once."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ into memory they are kept, else they are made batch by batch, gate by gate.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 
 import torch
@@ -26,7 +26,7 @@ from provenet.variable import Stack
 _KEEP_NUMBERS = 2**26  # moments up to half a GiB in float64 are kept
 _GROUP_NUMBERS = 2**20  # moments of one sample that are made at a time
 _BLOCK_NUMBERS = 2**24  # moments of one side of a block of the kernel
-_KERNEL_WORK = 1e12  # multiply-adds for which a kernel is worth having
+_KERNEL_WORK = 3e11  # multiply-adds for which a kernel is worth having
 
 
 class MomentOperator(BatchedOperator):
@@ -102,8 +102,15 @@ class MomentOperator(BatchedOperator):
     def kept(self) -> Tensor | None:
         """The moments of all samples, (rows, P·row_numbers), where they fit."""
         if self._moments is None and self.fits(self._moment_numbers):
-            self._moments = torch.cat([self.moments(rows) for rows in self.batches(self.stack_numbers())])
+            self._moments = self._collected(self.moments, self.rows_each, self.n_gates * self.row_numbers)
         return self._moments
+
+    def _collected(self, make: Callable[[slice], Tensor], rows_each: int, *shape: int) -> Tensor:
+        """What ``make`` says of every batch, (n·rows_each, *shape)."""
+        out = torch.empty(self.n * rows_each, *shape, dtype=self.dtype)
+        for rows in self.batches(self.stack_numbers()):
+            out[rows.start * rows_each : rows.stop * rows_each] = make(rows)
+        return out
 
     def fits(self, numbers: int) -> bool:
         """Whether so many ``numbers`` a sample may be kept."""
@@ -115,10 +122,10 @@ class MomentOperator(BatchedOperator):
 
     def _groups(self) -> Iterator[tuple[slice, Self]]:
         """The gates some at a time, where the moments of all would be large."""
-        if self.kept is not None:
+        size = max(1, _GROUP_NUMBERS // (self.row_numbers * self.rows_each))
+        if self.n_gates <= size or self.kept is not None:
             yield slice(0, self.n_gates), self
             return
-        size = max(1, _GROUP_NUMBERS // (self.row_numbers * self.rows_each))
         for i in range(0, self.n_gates, size):
             some = slice(i, min(i + size, self.n_gates))
             yield some, self.restrict(torch.arange(some.start, some.stop))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from provenet.operators import lanes
 from provenet.operators.base import Operator
 from provenet.operators.batched import BatchedOperator
 from provenet.variable import Factors, Stack
@@ -64,9 +65,20 @@ class PooledOperator(BatchedOperator):
         return features.flatten(1) @ by_cell.transpose(1, 2).reshape(-1, self.outputs)
 
     def factor_outputs(self, rows: slice, factors: Factors) -> Tensor:
+        return self.pooled(rows, factors).flatten(1) @ self._by_cell(factors.right).reshape(-1, self.outputs)
+
+    def forward_factors(self, factors: Factors) -> Tensor:
         kept = self.kept
-        pooled = self.pooled(rows, factors) if kept is None else _hidden(kept[rows], factors)
-        return pooled.flatten(1) @ self._by_cell(factors.right).reshape(-1, self.outputs)
+        if kept is None or factors.n_neurons == 0:
+            return super().forward_factors(factors)
+        return lanes.forward(kept, factors.gate, factors.left, self._by_cell(factors.right))
+
+    def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
+        kept = self.kept
+        if kept is None or factors.n_neurons == 0:
+            return super().adjoint_factors(residual, factors)
+        left, right = lanes.adjoint(kept, factors.gate, factors.left, self._by_cell(factors.right), residual)
+        return left, (right if self.cells_first else right.transpose(1, 2)).reshape(-1, self.q)
 
     def _by_cell(self, right: Tensor) -> Tensor:
         """Second layers (N, q) as (N, a, c)."""
@@ -138,7 +150,7 @@ class FeatureOperator(PooledOperator):
         return self.kept[rows]
 
     def pooled(self, rows: slice, factors: Factors) -> Tensor:
-        return _hidden(self.features(rows), factors)
+        return torch.einsum("bjap,jp->bja", self.features(rows)[:, factors.gate], factors.left)
 
     def neuron_numbers(self) -> int:
         return self.cells
@@ -155,16 +167,3 @@ class FeatureOperator(PooledOperator):
 
     def to(self, dtype: torch.dtype) -> Self:
         return self if dtype == self.dtype else type(self)(self.kept.to(dtype), self.outputs, self.cells_first)
-
-
-def _hidden(features: Tensor, factors: Factors) -> Tensor:
-    """F_{k(j)} u_j, (b, N, a): one product a gate, its neurons side by side."""
-    b, _, a, p = features.shape
-    names, group, width = torch.unique(factors.gate, return_inverse=True, return_counts=True)
-    order = torch.argsort(group, stable=True)
-    slot = torch.empty_like(group)
-    slot[order] = torch.arange(len(group)) - (torch.cumsum(width, 0) - width)[group[order]]
-    blocks = factors.left.new_zeros(len(names), int(width.max()), p).index_put((group, slot), factors.left)
-    some = features if len(names) == features.shape[1] else features[:, names]
-    products = torch.bmm(some.transpose(0, 1).reshape(len(names), b * a, p), blocks.transpose(1, 2))
-    return products.view(len(names), b, a, -1)[group, :, :, slot].transpose(0, 1)

@@ -135,7 +135,7 @@ class TokenRowsOperator(Operator):
 def _hidden(x: Tensor, factors: Factors, opened: Tensor | None) -> Tensor:
     """D Φ u for every neuron, (N, b, s), for Φ = x (b, s, p)."""
     hidden = (factors.left @ x.flatten(0, 1).T).view(-1, *x.shape[:2])
-    return hidden if opened is None else torch.where(opened, hidden, 0)
+    return hidden if opened is None else hidden * opened
 
 
 def input_sizes(operator: BatchedOperator) -> Tensor:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.special import expit
+from torch import Tensor
 
+from provenet.estimators.outputs import outputs_in_batches
 from provenet.problem import Problem
 from provenet.report.canvas import plain
 from provenet.solvers import Solution
@@ -19,13 +21,17 @@ Predict = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Fit:
-    """points: samples (n, …).  truth, predicted: class indices (n,) if there are ``labels``, else values (n, c)."""
+    """points: samples (n, …).  truth, predicted: class indices (m,) if there are ``labels``, else values (m, c).
+
+    m counts samples, or the tokens of all of them that are there; ``unit`` says which.
+    """
 
     points: np.ndarray
     truth: np.ndarray
     predicted: np.ndarray
     labels: tuple[str, ...] | None
     at: Callable[[np.ndarray], np.ndarray]  # new samples (m, …) → class indices (m,) or values (m, c)
+    unit: str = "sample"
 
     @property
     def n_right(self) -> int:
@@ -52,28 +58,33 @@ def evaluate(
     y: Any = None,
     predict: Predict | None = None,
     classes: Sequence[Any] | None = None,
+    mask: Any = None,
 ) -> Fit:
     """The fit on (X, y), or on the problem's own data where they are not given.
 
     ``predict`` maps X to labels or values; without it the network's outputs are read, the largest of a row being its
-    class.  ``classes`` are the labels in the order of the outputs.
+    class.  ``classes`` are the labels in the order of the outputs.  ``mask`` says which tokens of X are there.
     """
     problem = solution.problem
     if (X is None) != (y is None):
         raise ValueError("X, y: give both, or neither for the data of the problem.")
+    there = problem.mask if X is None else None if mask is None else torch.as_tensor(mask).bool()
     if classes is None and problem.loss.name not in ("softmax", "logistic"):
-        return _evaluate_values(solution, X, y, predict)
+        return _evaluate_values(solution, X, y, predict or _speak(solution, there), there)
     if classes is None and _several_labels(problem):  # each label has a probability of its own
-        return _evaluate_values(solution, X, y, predict or (lambda samples: expit(outputs(solution, samples))))
+        speak = _speak(solution, there)
+        return _evaluate_values(solution, X, y, predict or (lambda samples: expit(speak(samples))), there)
     names = np.array(_numbered(problem) if classes is None else classes, dtype=object)
     if X is None:
         X, y = problem.X.numpy(), names[_target_classes(problem)]
-    own = predict or (lambda samples: names[_output_classes(problem, outputs(solution, samples))])
+    speak = _speak(solution, there)
+    own = predict or (lambda samples: names[_output_classes(problem, speak(samples))])
 
     def labels_of(samples: Any) -> list[Any]:
         return np.asarray(own(samples)).ravel().tolist()
 
-    truth, said = np.asarray(y).ravel().tolist(), labels_of(X)
+    kept = _kept(problem, there)
+    truth, said = _chosen(np.asarray(y).ravel().tolist(), kept), _chosen(labels_of(X), kept)
     if classes is None and predict is not None:
         names = np.unique(np.array(truth + said))
     index = {label: i for i, label in enumerate(dict.fromkeys([*names.tolist(), *truth, *said]))}
@@ -82,21 +93,24 @@ def evaluate(
         return np.array([index.get(label, len(index)) for label in labels], dtype=int)
 
     shown = tuple(plain(label) for label in index)
-    return Fit(_array(X), indices(truth), indices(said), shown, lambda new: indices(labels_of(_like(X, new))))
+    at = lambda new: indices(labels_of(_like(X, new)))  # noqa: E731
+    return Fit(_array(X), indices(truth), indices(said), shown, at, _unit(problem))
 
 
-def _evaluate_values(solution: Solution, X: Any, y: Any, predict: Predict | None) -> Fit:
+def _evaluate_values(solution: Solution, X: Any, y: Any, predict: Predict, there: Tensor | None) -> Fit:
     problem = solution.problem
     if X is None:
         X, y = problem.X.numpy(), problem.loss.target.numpy()
     width = problem.program.operator.output_shape[-1]
-    own = predict or (lambda samples: outputs(solution, samples))
+    kept = _kept(problem, there)
 
     def values(samples: Any) -> np.ndarray:
-        return np.asarray(own(samples), dtype=float).reshape(-1, width)
+        return np.asarray(predict(samples), dtype=float).reshape(-1, width)
 
-    truth = np.asarray(y, dtype=float).reshape(-1, width)
-    return Fit(_array(X), truth, values(X), None, lambda new: values(_like(X, new)))
+    truth, said = np.asarray(y, dtype=float).reshape(-1, width), values(X)
+    if kept is not None:
+        truth, said = truth[kept], said[kept]
+    return Fit(_array(X), truth, said, None, lambda new: values(_like(X, new)), _unit(problem))
 
 
 def training_score(solution: Solution, classify: bool) -> float:
@@ -104,10 +118,23 @@ def training_score(solution: Solution, classify: bool) -> float:
     return evaluate(solution, classes=_numbered(solution.problem) if classify else None).score
 
 
-def outputs(solution: Solution, samples: Any) -> np.ndarray:
-    """What the network itself says, (m, …, c)."""
-    with torch.no_grad():
-        return solution.network()(torch.from_numpy(_array(samples))).numpy()
+def _speak(solution: Solution, there: Tensor | None) -> Predict:
+    """Samples (m, …) → what the network itself says, (m, …, c)."""
+    network, block = solution.network(), solution.problem.block
+    return lambda samples: outputs_in_batches(network, block, _array(samples), there)  # type: ignore[arg-type]
+
+
+def _unit(problem: Problem) -> str:
+    return "token" if problem.readout == "tokens" else "sample"
+
+
+def _kept(problem: Problem, there: Tensor | None) -> np.ndarray | None:
+    """Which of all tokens in a row, (n·s,), are judged; None: everything."""
+    return None if there is None or problem.readout != "tokens" else there.numpy().ravel()
+
+
+def _chosen(values: list[Any], kept: np.ndarray | None) -> list[Any]:
+    return values if kept is None else [value for value, keep in zip(values, kept, strict=True) if keep]
 
 
 def _several_labels(problem: Problem) -> bool:
@@ -141,7 +168,9 @@ def _halfway(target: np.ndarray) -> float:
 
 
 def _array(X: Any) -> np.ndarray:
-    return np.ascontiguousarray(X, dtype=float)
+    """Numbers as they are in float32 or float64, which may be many; others as float64."""
+    array = np.asarray(X)
+    return array if array.dtype in (np.float32, np.float64) else array.astype(float)
 
 
 def _like(X: Any, samples: np.ndarray) -> Any:

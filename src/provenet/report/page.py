@@ -6,7 +6,7 @@ import os
 import platform
 import tempfile
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -43,18 +43,20 @@ def write_report(target: str | os.PathLike[str], **content: Any) -> Path:
     return target
 
 
-def report(estimator: Any, target: str | os.PathLike[str], X: Any = None, y: Any = None, **content: Any) -> Path:
+def report(
+    estimator: Any, target: str | os.PathLike[str], X: Any = None, y: Any = None, mask: Any = None, **content: Any
+) -> Path:
     """The report of a fitted estimator on (X, y), or on the data it was fitted to; more as in `render_report`."""
     path = getattr(estimator, "path_", None)
     own = {
         "solution": estimator.solution_,
-        "predict": None if X is None else estimator.predict,
+        "predict": None if X is None else partial(estimator.predict, mask=mask),
         "classes": getattr(estimator, "classes_", None),
         "feature_names": getattr(estimator, "feature_names_in_", None),
         "path": path,
         "scores": None if path is None else estimator.cv_scores_.mean(axis=0)[: len(path)],
     }
-    return write_report(target, **(own | {"X": X, "y": y} | content))
+    return write_report(target, **(own | {"X": X, "y": y, "mask": mask} | content))
 
 
 def render_report(
@@ -68,16 +70,18 @@ def render_report(
     scores: Sequence[float] | None = None,
     title: str | None = None,
     feature_names: Sequence[str] | None = None,
+    mask: Any = None,
 ) -> str:
     """The page as a string; the same arguments give the same page.
 
-    X, y: samples and labels or values to judge the network on; its training data if left out.  ``predict`` maps X to
+    X, y: samples and labels or values to judge the network on, with their ``mask`` if tokens are missing; its training
+    data if left out.  ``predict`` maps X to
     labels or values and ``classes`` names the outputs; without them the network's outputs are read.  ``path``:
     solutions along β, and ``scores`` one number for each (training accuracy or R² if left out).
     """
     if scores is not None and (path is None or len(scores) != len(path)):
         raise ValueError("scores: give one score for each solution of path.")
-    fit = evaluate(solution, X, y, predict, classes)
+    fit = evaluate(solution, X, y, predict, classes, mask)
     anatomy = dissect(solution)
     features = _feature_names(fit, feature_names)
     context = {

@@ -239,7 +239,7 @@ class _Samples:
             terms = max(terms, sides.shape[0] * sides.shape[1])
         # an entry rounds where X is prepared, in the sum over a batch, and where batches are added
         roundings = self.X[0].size + terms + len(self.X) // self.size + 8
-        hidden_by_rounding = roundings * EPS * float(np.linalg.norm(sizes))
+        hidden_by_rounding = roundings * EPS * _frobenius_norm(sizes)
         polar = hidden_by_rounding + max(_spectral_norm_upper(G) for G in slopes)
         if not np.isfinite(polar):
             raise ValueError("X, Y: at these sizes the dual leaves the range of float64; rescale them.")
@@ -250,6 +250,12 @@ class _Samples:
         if self.readout == "tokens":
             return theta
         return self.share(rows, self.form.tokens(ready))[:, :, None] * theta[:, None, :]
+
+
+def _frobenius_norm(G: Array) -> float:
+    """Without squares of huge numbers."""
+    largest = float(np.abs(G).max())
+    return largest * float(np.linalg.norm(G / largest)) if largest > 0 else 0.0
 
 
 def _spectral_norm_upper(G: Array) -> float:

@@ -1,0 +1,70 @@
+"""Neurons on features that are there: products of whole gates at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+_TILE_BYTES = 2 * 2**20  # features are read in tiles that stay in the cache
+
+
+class Lanes:
+    """Neurons side by side behind every gate that has some, padded with zeros to the widest.
+
+    A lane is one pooled cell of one gate: features (n, P, a, p) are K·a matrices (n, p), K the gates in use, each for
+    w neurons.
+    """
+
+    def __init__(self, features: Tensor, gate: Tensor):
+        self.features, self.cells = features, features.shape[2]
+        self.names, self.group, width = torch.unique(gate, return_inverse=True, return_counts=True)
+        self.width = int(width.max())
+        order = torch.argsort(self.group, stable=True)
+        self.slot = torch.empty_like(gate)
+        self.slot[order] = torch.arange(len(gate)) - (torch.cumsum(width, 0) - width)[self.group[order]]
+
+    def spread(self, weights: Tensor) -> Tensor:
+        """(N, a, m), or (N, 1, m) for all cells alike, → (K·a, w, m)."""
+        lanes = weights.new_zeros(len(self.names), self.width, self.cells, weights.shape[2])
+        lanes[self.group, self.slot] = weights.expand(-1, self.cells, -1)
+        return lanes.transpose(1, 2).flatten(0, 1)
+
+    def gather(self, lanes: Tensor) -> Tensor:
+        """(K·a, w, m) → (N, a, m)."""
+        return lanes.view(len(self.names), self.cells, self.width, -1).transpose(1, 2)[self.group, self.slot]
+
+    def tiles(self) -> Iterator[tuple[slice, Tensor]]:
+        """Some rows, and their features by lane (K·a, b, p)."""
+        n, P, a, p = self.features.shape
+        size = max(1, _TILE_BYTES // (len(self.names) * a * p * self.features.element_size()))
+        for i in range(0, n, size):
+            rows = slice(i, min(i + size, n))
+            some = self.features[rows] if len(self.names) == P else self.features[rows][:, self.names]
+            yield rows, some.flatten(1, 2).transpose(0, 1)
+
+
+def forward(features: Tensor, gate: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    """Σ_j F_{k(j)} u_j v_j, (n, c), for left (N, p) and right (N, a, c)."""
+    lanes = Lanes(features, gate)
+    first, second = lanes.spread(left.unsqueeze(1)), lanes.spread(right).flatten(0, 1)
+    out = torch.empty(len(features), second.shape[1], dtype=features.dtype)
+    for rows, some in lanes.tiles():
+        hidden = torch.bmm(first, some.transpose(1, 2)).flatten(0, 1)  # (K·a·w, b)
+        torch.mm(hidden.T, second, out=out[rows])
+    return out
+
+
+def adjoint(features: Tensor, gate: Tensor, left: Tensor, right: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+    """(Σ_i F_{k(j)}ᵀ R v_j, (F_{k(j)} u_j)ᵀ R), (N, p) and (N, a, c)."""
+    lanes = Lanes(features, gate)
+    first, second = lanes.spread(left.unsqueeze(1)), lanes.spread(right)
+    flat = second.flatten(0, 1)
+    towards_left, towards_right = first.new_zeros(first.shape), flat.new_zeros(flat.shape)
+    for rows, some in lanes.tiles():
+        hidden = torch.bmm(first, some.transpose(1, 2)).flatten(0, 1)
+        towards_right.addmm_(hidden, residual[rows])
+        back = (flat @ residual[rows].T).view(*first.shape[:2], -1)  # (K·a, w, b)
+        towards_left.baddbmm_(back, some)
+    return lanes.gather(towards_left).sum(1), lanes.gather(towards_right.view(second.shape))
