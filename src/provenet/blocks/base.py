@@ -51,6 +51,13 @@ class Block(ABC):
         """Φ as a table (n·ρ, p), where the block has one; None where it is too large to be written down."""
         return None
 
+    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
+        """The rows of Φ with these numbers, (…, p) for an index (…) into the n·ρ rows."""
+        table = self.rows(X, group)
+        if table is None:
+            raise NotImplementedError(f"block {self.name!r} does not say what its rows are.")
+        return table[index]
+
     def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         """What rounding may do to `sides`, (n, ρ, m); exact sums of products in any order stay within it."""
         depth = vectors.shape[1] + 8

@@ -14,6 +14,7 @@ from provenet.blocks.attention import SelfAttention
 from provenet.blocks.base import Block
 from provenet.blocks.cnn import CNN
 from provenet.blocks.fourier import BFNO, FNO
+from provenet.blocks.implicit import implicit_cones
 from provenet.blocks.mixer import Mixer
 from provenet.blocks.mlp import MLP
 from provenet.blocks.tokens import FNet, PoolFormer
@@ -103,7 +104,7 @@ def formulate(
     operator = block.operator(X, patterns, Y.shape[-1], readout, units.x, token_mask, **grouping)
     if operator.output_shape != Y.shape:
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
-    gauge = _cone_gauge(block, X, patterns, gate_vectors) if activation == "relu" else NuclearNorm()
+    gauge = _cone_gauge(block, X, patterns, gate_vectors, gate_group) if activation == "relu" else NuclearNorm()
     program = Program(operator, scaled_loss, gauge, normalised_beta(beta, units.beta))
     if patterns is None:
         patterns = torch.ones(block.groups, X.shape[0], dtype=torch.bool)
@@ -126,11 +127,16 @@ def formulate(
     )
 
 
-def _cone_gauge(block: Block, X: Tensor, patterns: Tensor | None, gate_vectors: Tensor | None) -> Gauge:
+def _cone_gauge(
+    block: Block, X: Tensor, patterns: Tensor | None, gate_vectors: Tensor | None, gate_group: Tensor | None
+) -> Gauge:
     """The gauge of the arrangements' cones, with their rows where the block has a table of them."""
     assert patterns is not None and gate_vectors is not None
-    rows = block.rows(X.to(torch.float64)) if block.groups == 1 else None
-    return ConeNuclear(None if rows is None else Cones.of(rows, patterns, gate_vectors))
+    X = X.to(torch.float64)
+    rows = block.rows(X) if block.groups == 1 else None
+    if rows is None:
+        return ConeNuclear(None, implicit_cones(block, X, patterns, gate_vectors, gate_group))
+    return ConeNuclear(Cones.of(rows, patterns, gate_vectors))
 
 
 def as_masked(block: Block, X: Any, mask: Any) -> tuple[Tensor, Tensor | None]:

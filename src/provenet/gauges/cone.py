@@ -7,12 +7,14 @@ Its value is as hard as its polar, so solvers keep the factorisation, whose pena
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from provenet.cones import ConePCA, Cones, cone_pca
+from provenet.cones import ConePCA, Cones, ImplicitCones, cone_pca
 from provenet.gauges.base import Bounds, Gauge
 from provenet.gauges.nuclear import NuclearNorm
 from provenet.variable import Factors, Stack
@@ -22,17 +24,31 @@ _CHUNK = 64  # gates whose polar is tightened at a time
 
 @dataclass(frozen=True)
 class ConeNuclear(Gauge):
-    """``cones`` None: no row of the cones is at hand, and the spectral norm bounds the polar from above."""
+    """``cones`` None: there is no table of rows, and the spectral norm bounds the polar from above; ``implicit`` are
+    then the cones, applied through the block."""
 
     cones: Cones | None
+    implicit: ImplicitCones | None = None
 
     has_prox = False
 
     def restrict(self, gates: Tensor) -> ConeNuclear:
-        return self if self.cones is None else ConeNuclear(self.cones.restrict(gates))
+        return self._mapped(lambda cones: cones.restrict(gates))
 
     def within(self, basis: Tensor) -> ConeNuclear:
-        return self if self.cones is None else ConeNuclear(self.cones.within(basis))
+        return self._mapped(lambda cones: cones.within(basis))
+
+    def _mapped(self, change: Callable[[Any], Any]) -> ConeNuclear:
+        return replace(
+            self,
+            cones=None if self.cones is None else change(self.cones),
+            implicit=None if self.implicit is None else change(self.implicit),
+        )
+
+    @property
+    def region(self) -> Cones | ImplicitCones | None:
+        """Where neurons may be, as a table or through the block."""
+        return self.implicit if self.cones is None else self.cones
 
     def values(self, stack: Stack) -> Tensor:
         raise NotImplementedError("the cone-nuclear norm of a matrix is as hard as training; use its factors' penalty.")

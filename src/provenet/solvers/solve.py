@@ -112,9 +112,9 @@ def _tidied(program: Program, factors: Factors, tol: float) -> Factors:
 
 def _feasible(program: Program, factors: Factors) -> Factors:
     """ReLU neurons strictly inside their cones, so that the network opens the rows the program opens."""
-    if not isinstance(program.gauge, ConeNuclear) or program.gauge.cones is None:
+    if not isinstance(program.gauge, ConeNuclear) or program.gauge.region is None:
         return factors
-    return replace(factors, left=program.gauge.cones.pulled_inside(factors.left, factors.gate))
+    return replace(factors, left=program.gauge.region.pulled_inside(factors.left, factors.gate))
 
 
 def _run_stages(
