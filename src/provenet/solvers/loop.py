@@ -24,11 +24,14 @@ State = TypeVar("State")
 
 @dataclass(frozen=True)
 class Point:
-    """A candidate: its prediction, its penalty Σγ(Z_k), and its neurons when asked for."""
+    """A candidate: its prediction, its penalty Σγ(Z_k), and its neurons when asked for.
+
+    lower: a bound of p* that the method has proved on its own, if any."""
 
     prediction: Tensor
     penalty: float
     factors: Callable[[], Factors]
+    lower: float = -math.inf
 
 
 class Method(ABC, Generic[State]):
@@ -91,6 +94,7 @@ class Run:
     steps: int
     seconds: float
     history: list[Record] = field(default_factory=list)
+    lower: float = -math.inf  # the best bound of p* seen
 
 
 @dataclass(frozen=True)
@@ -121,8 +125,8 @@ def run(
     history: list[Record] = []
     if gap.relative <= limits.tol:
         history.append(Record(0, time.perf_counter() - began, gap.primal, gap.dual, gap.relative))
-        return Run(Status.SOLVED, best.factors(), 0, time.perf_counter() - began, history)
-    best_gap, progress_gap, since_progress = gap.absolute, math.inf, 0
+        return Run(Status.SOLVED, best.factors(), 0, time.perf_counter() - began, history, gap.dual)
+    best_gap, progress_gap, since_progress, lower = gap.absolute, math.inf, 0, gap.dual
     status, step, next_look = Status.MAX_STEPS, 0, 0
     max_steps = method.max_steps if limits.max_steps is None else limits.max_steps
     try:
@@ -140,6 +144,7 @@ def run(
                     break
                 record = Record(step, time.perf_counter() - began, gap.primal, gap.dual, gap.relative)
                 history.append(record)
+                lower = max(lower, gap.dual, point.lower)
                 if gap.absolute < best_gap:
                     best, best_gap = point, gap.absolute
                 told_to_stop = callback is not None and callback(record)
@@ -169,7 +174,7 @@ def run(
         torch.linalg.LinAlgError,
     ):  # overflow, or a factorisation broke down
         status = Status.NONFINITE
-    return Run(status, best.factors(), step, time.perf_counter() - began, history)
+    return Run(status, best.factors(), step, time.perf_counter() - began, history, lower)
 
 
 def _until_next_look(step: int, check_every: int) -> int:

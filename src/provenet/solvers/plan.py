@@ -11,6 +11,7 @@ from provenet.problem import Program
 from provenet.solvers.admm import ADMM
 from provenet.solvers.apg import APG
 from provenet.solvers.bm import BM
+from provenet.solvers.copositive import Copositive
 from provenet.solvers.cvx import CVX
 from provenet.solvers.frank_wolfe import FrankWolfe
 from provenet.solvers.ipm import IPM, unknowns_of
@@ -23,6 +24,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "apg": APG,
     "bm": BM,
     "cvx": CVX,
+    "copositive": Copositive,
     "frank_wolfe": FrankWolfe,
 }
 

@@ -61,7 +61,8 @@ def solve(
         certificate = certify(problem, problem.network(done.factors), tol)
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
-    return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history)
+    lower = max(certificate.dual, done.lower * scale)
+    return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history, lower)
 
 
 def _check_start(program: Program, start: Factors) -> None:
@@ -139,6 +140,7 @@ def _run_stages(
         total.status = done.status
         total.history += [shift(record) for record in done.history]
         total.steps += done.steps
+        total.lower = max(total.lower, done.lower)
         out_of_steps = limits.max_steps is not None and total.steps >= limits.max_steps
         if out_of_steps or done.status in (Status.SOLVED, Status.INTERRUPTED, Status.TIME_LIMIT):
             break
