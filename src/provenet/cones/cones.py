@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
+
+from provenet.cones.exact import Faces, faces
 
 _NOISE = 4.0  # times (p + 4)·eps: what any order of summation may make of a unit row times a vector
 
@@ -27,8 +30,17 @@ class Cones:
         signs = torch.where(patterns | ~alive.T, 1.0, -1.0).to(phi.dtype)
         return Cones(rows, signs, _unit(inside))
 
+    @cached_property
+    def faces(self) -> Faces:
+        """Facets and rays of every cone, p ≤ 3; they are found once."""
+        alive = torch.linalg.vector_norm(self.rows, dim=1) > 0
+        return faces(self.rows[alive], self.signs[:, alive], self.inside)
+
     def restrict(self, gates: Tensor) -> Cones:
-        return replace(self, signs=self.signs[gates], inside=self.inside[gates])
+        some = replace(self, signs=self.signs[gates], inside=self.inside[gates])
+        if "faces" in self.__dict__:
+            some.__dict__["faces"] = Faces(*(part[gates] for part in self.faces))
+        return some
 
     def within(self, basis: Tensor) -> Cones:
         """The same cones in the coordinates of an orthonormal basis (p, r) that spans all rows."""

@@ -1,41 +1,66 @@
 """Cone-constrained PCA: max ‖Gᵀu‖ over ‖u‖ ≤ 1, Ku ≥ 0, bounded from both sides (CP §3.2).
 
 NP-hard in general.  Exact for one output (a projection) and in up to three dimensions (faces).  Else: a local search
-below, the spectral norm above.
+from many starts below; above, the cheapest of three bounds that settles it: the spectral norm, the dual of the
+copositive relaxation, branch and bound.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from provenet.cones.branch import branch_and_bound
 from provenet.cones.cones import Cones
-from provenet.cones.exact import largest_in_cone
+from provenet.cones.exact import largest_in_cones
 from provenet.cones.projection import project
+from provenet.cones.relaxation import relaxed
+from provenet.cones.search import climb
 
-_SEARCH_STEPS = 30
+BOUNDS = ("projection", "faces", "spectral", "relaxation", "branch")
+_TOLERANCE = 1e-9  # bounds closer than this, relatively, are one number
+_NODES = 4_000  # of branch and bound, for each gate that the cheaper bounds leave open
+_MOST_NODES = 60_000  # for all gates together
 
 
 @dataclass(frozen=True)
 class ConePCA:
-    """lower ≤ max ‖G_kᵀu‖ ≤ upper, each (B,); u (B, p): unit vectors that attain ``lower``.  ``exact``: (B,) bool."""
+    """lower ≤ max ‖G_kᵀu‖ ≤ upper, each (B,); u (B, p): unit vectors of the cones that attain ``lower``.
+
+    ``exact`` (B,) bool: lower and upper are one number.  ``decided`` (B,): which of `BOUNDS` gave ``upper``.
+    """
 
     lower: Tensor
     upper: Tensor
     u: Tensor
     exact: Tensor
+    decided: Tensor
+
+    def bounds(self) -> list[str]:
+        """The name of the bound that gave each ``upper``."""
+        return [BOUNDS[k] for k in self.decided.tolist()]
 
 
-def cone_pca(cones: Cones, G: Tensor) -> ConePCA:
-    """For G (B, p, c), one matrix a cone."""
+def cone_pca(
+    cones: Cones, G: Tensor, enough: float = 0.0, nodes: int = _NODES, tolerance: float = _TOLERANCE
+) -> ConePCA:
+    """For G (B, p, c), one matrix a cone.
+
+    enough: an upper bound no larger than this need not be tightened.  nodes: of branch and bound, a gate; zero: none.
+    tolerance: lower and upper this close, relatively, need not be tightened.
+    """
     if G.shape[2] == 1:
         return _one_output(cones, G[:, :, 0])
     if G.shape[1] <= 3:
-        return _few_dimensions(cones, G)
-    return _search(cones, G)
+        found = largest_in_cones(G, cones.faces)
+        return ConePCA(found.lower, found.upper, found.u, *_all(len(G), "faces"))
+    return _bounded(cones, G, enough, nodes, tolerance)
+
+
+def _all(count: int, name: str) -> tuple[Tensor, Tensor]:
+    return torch.ones(count, dtype=torch.bool), torch.full((count,), BOUNDS.index(name))
 
 
 def _one_output(cones: Cones, g: Tensor) -> ConePCA:
@@ -50,37 +75,34 @@ def _one_output(cones: Cones, g: Tensor) -> ConePCA:
     point = both.point.view(2, B, p)[which, torch.arange(B)]
     u = point / torch.linalg.vector_norm(point, dim=1, keepdim=True).clamp_min(1e-300)
     lower = (g * u).sum(1).abs()
-    return ConePCA(torch.minimum(lower, upper), upper, u, torch.ones(B, dtype=torch.bool))
+    return ConePCA(torch.minimum(lower, upper), upper, u, *_all(B, "projection"))
 
 
-def _few_dimensions(cones: Cones, G: Tensor) -> ConePCA:
-    alive = torch.linalg.vector_norm(cones.rows, dim=1) > 0
-    rows = cones.rows[alive].numpy()
-    found = [
-        largest_in_cone(matrix, rows * sign[:, None], inside)
-        for matrix, sign, inside in zip(G.numpy(), cones.signs[:, alive].numpy(), cones.inside.numpy(), strict=True)
-    ]
-    value = torch.tensor([v for v, _ in found], dtype=G.dtype)
-    slack = 100 * torch.finfo(G.dtype).eps * torch.linalg.matrix_norm(G)
-    u = torch.from_numpy(np.stack([u for _, u in found]))
-    return ConePCA((value - slack).clamp_min(0), value + slack, u, torch.ones(len(G), dtype=torch.bool))
+def _bounded(cones: Cones, G: Tensor, enough: float, nodes: int, tolerance: float) -> ConePCA:
+    """Each bound only where the ones before it have not settled the gate."""
+    sigma = torch.linalg.svdvals(G)[:, 0]
+    upper = sigma * (1 + (G.shape[1] + G.shape[2]) * 8 * torch.finfo(G.dtype).eps)
+    decided = torch.full((len(G),), BOUNDS.index("spectral"))
+    found = climb(cones, G)
+    lower, u = torch.minimum(found.value, upper), found.u
 
+    def open_gates() -> Tensor:
+        return torch.nonzero(upper > (lower * (1 + tolerance)).clamp_min(enough)).flatten()
 
-def _search(cones: Cones, G: Tensor) -> ConePCA:
-    """Power steps u ← Proj_K(GGᵀu) from both signs of the top singular vector; they never descend."""
-    U, sigma, _ = torch.linalg.svd(G, full_matrices=False)
-    spectral = sigma[:, 0] * (1 + (G.shape[1] + G.shape[2]) * 8 * torch.finfo(G.dtype).eps)
-    best, where = torch.zeros_like(spectral), cones.inside.clone()
-    for start in (U[:, :, 0], -U[:, :, 0], cones.inside):
-        u = start
-        last = None
-        for _ in range(_SEARCH_STEPS):
-            pull = torch.bmm(G, torch.bmm(G.mT, u[:, :, None])).squeeze(2)
-            last = project(cones.rows, cones.signs, pull, last)
-            norm = torch.linalg.vector_norm(last.point, dim=1, keepdim=True)
-            u = torch.where(norm > 1e-12 * spectral[:, None] ** 2, last.point / norm.clamp_min(1e-300), cones.inside)
-        value = torch.linalg.vector_norm(torch.bmm(G.mT, u[:, :, None]).squeeze(2), dim=1)
-        better = value > best
-        best, where = torch.where(better, value, best), torch.where(better[:, None], u, where)
-    exact = best >= spectral * (1 - 1e-12)
-    return ConePCA(torch.minimum(best, spectral), spectral, where, exact)
+    gates = open_gates()
+    if gates.numel():
+        target = (lower[gates] * (1 + tolerance)).clamp_min(enough)
+        tight = relaxed(cones.restrict(gates), G[gates], u[gates], target)
+        better = gates[tight < upper[gates]]
+        decided[better] = BOUNDS.index("relaxation")
+        upper[gates] = torch.minimum(upper[gates], tight)
+    gates = open_gates()
+    if gates.numel() and nodes > 0:
+        budget = min(nodes * gates.numel(), _MOST_NODES)
+        leaf = branch_and_bound(cones.restrict(gates), G[gates], lower[gates], upper[gates], enough, budget, tolerance)
+        decided[gates[leaf.upper < upper[gates]]] = BOUNDS.index("branch")
+        improved = leaf.lower > lower[gates]
+        u[gates[improved]] = leaf.u[improved]
+        lower[gates], upper[gates] = torch.maximum(lower[gates], leaf.lower), torch.minimum(upper[gates], leaf.upper)
+    exact = upper <= lower * (1 + 10 * tolerance) + torch.finfo(G.dtype).tiny
+    return ConePCA(torch.minimum(lower, upper), upper, u, exact, decided)
