@@ -58,12 +58,15 @@ class _Active:
     count: Tensor
 
 
-def project(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, start: Projection | None = None) -> Projection:
+def project(
+    unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, start: Projection | None = None, enough: float = 0.0
+) -> Projection:
     """The projection of g_k (B, p) on cone k, for rows Φ (N, p) of unit length, or zero, and signs ±1 (B, N).
 
     A sign of zero: that row does not bound that cone.
 
-    ``start``: an earlier projection on the same cones, of nearby points.
+    ``start``: an earlier projection on the same cones, of nearby points.  ``enough``: a point g + Kᵀλ no longer than
+    this is taken as it is; the projection is shorter still.
     """
     B, p = g.shape
     width = min(p, unit_rows.shape[0]) + 1
@@ -80,7 +83,7 @@ def project(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, start: Projectio
         length = torch.linalg.vector_norm(u[open_], dim=1)
         shrinking = length < best[open_] * (1 - 1e-15)  # the dual strictly falls, or rounding has the word
         best[open_] = torch.minimum(best[open_], length)
-        more = (worst < -_VIOLATED * size[open_]) & shrinking & (active.count[open_] < width)
+        more = (worst < -_VIOLATED * size[open_]) & shrinking & (active.count[open_] < width) & (length > enough)
         open_, row = open_[more], row[more]
         if open_.numel() == 0:
             break
