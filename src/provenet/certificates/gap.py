@@ -41,8 +41,13 @@ def duality_gap(program: Program, prediction: Tensor, penalty: float, final: boo
     theta = program.loss.gradient(prediction)
     polar = program.polar(theta, final)
     polar_max = float(polar.upper.max()) + program.operator.rounding(theta)
+    return gap_at(program, prediction, penalty, theta, polar_max, polar.kind)
+
+
+def gap_at(program: Program, prediction: Tensor, penalty: float, theta: Tensor, polar_max: float, kind: str) -> Gap:
+    """The gap of a point by any dual point Θ whose polars are at most ``polar_max``, rounding included."""
     primal = float(program.loss.value(prediction)) + program.beta * penalty
-    return Gap(primal, _dual(program, theta, polar_max), polar_max, polar.kind)
+    return Gap(primal, _dual(program, theta, polar_max), polar_max, kind)
 
 
 def lower_bound(program: Program, theta: Tensor, polar_max: float) -> float:
