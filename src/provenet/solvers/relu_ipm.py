@@ -23,6 +23,12 @@ from provenet.solvers.relu_ipm_newton import Newton
 from provenet.solvers.relu_ipm_pairs import Pairs, Table
 
 _BOUNDARY = 0.99  # share of the way to the boundary of the cones
+_CORRECTIONS = 2
+_BAND = 10.0  # complementarities within this factor of the aim are central enough
+_WORTHWHILE = 0.01  # what a correction must add to the step
+_LAG, _MOST = 0.1, 0.5  # μ falls no faster than this times the residual's share allows, or than the other at worst
+_CENTRE_STEPS = 20
+_CENTRED = 0.5  # Newton's decrement at which a point counts as central
 _CURVATURE = 1e-9  # of the largest: a sample may be flat, as Huber's are far out
 
 
@@ -58,16 +64,36 @@ class Iterate:
         return Iterate(self.pairs.select(keep), *parts)
 
 
-def central(pairs: Pairs, centres: Tensor, size: float, beta: float) -> Iterate:
-    """u = size·centre and the multipliers for which all complementarities are equal and y + Kᵀλ = 0."""
-    N = pairs.sides.shape[1]
-    mu = beta * size / (N * (N + 1)) ** 0.5 if N else beta * size
-    u = size * centres
-    kappa = beta * (N / (N + 1)) ** 0.5
+def central(table: Table, pairs: Pairs, pull: Tensor, beta: float, mu: float) -> Iterate:
+    """Points with all complementarities μ and y + Kᵀλ = pull, nearly: a start may be rough.
+
+    They minimise pullᵀu − μ Σ log Ku + (βt − ½μ log(t² − ‖u‖²) at its best t) over u, by damped Newton steps from the
+    cones' inner points.  pull (J, p) must be bounded: its polar below β.
+    """
+    N, p = table.rows.shape
+    eye = torch.eye(p, dtype=pull.dtype)
+    u = table.cones.inside[pairs.gate] * (mu * (N + 1) / beta)
+    for _ in range(_CENTRE_STEPS):
+        t = _head(u, beta, mu)
+        inverse = 1 / (u @ table.rows.T)  # a row's sign is in it once more than in the slack, and cancels
+        gradient = pull - mu * inverse @ table.rows + beta * u / t[:, None]
+        spread = 2 * t - mu / beta  # ∂t/∂u = 2u/spread
+        radial = 2 * beta / (t.square() * spread)
+        hessian = mu * table.weighted(inverse.square())
+        hessian += (beta / t)[:, None, None] * eye - radial[:, None, None] * u[:, :, None] * u[:, None, :]
+        move = torch.linalg.solve(hessian, gradient[:, :, None]).squeeze(2)
+        decrement = ((gradient * move).sum(1).clamp_min(0) / mu).sqrt()
+        u = u - move / (1 + decrement)[:, None]
+        if float(decrement.max()) < _CENTRED:
+            break
+    t = _head(u, beta, mu)
     s = pairs.slack(u)
-    # x = μ z⁻¹ for z = (β, −κ·centre): its head
-    t = torch.full((len(pairs),), mu * beta / (beta**2 - kappa**2), dtype=u.dtype)
-    return Iterate(pairs, u, t, -kappa * centres, s, mu / s)
+    return Iterate(pairs, u, t, -beta * u / t[:, None], s, mu / s)
+
+
+def _head(u: Tensor, beta: float, mu: float) -> Tensor:
+    """The t with βt² − μt = β‖u‖²: then (t, u) and (β, −βu/t) have complementarity μ."""
+    return (mu + (mu**2 + 4 * beta**2 * u.square().sum(1)).sqrt()) / (2 * beta)
 
 
 def residual(program: Program, at: Iterate) -> Tensor:
@@ -77,20 +103,49 @@ def residual(program: Program, at: Iterate) -> Tensor:
 
 
 def advance(program: Program, table: Table, at: Iterate) -> Iterate:
-    """One predictor–corrector step (Mehrotra)."""
-    beta = program.beta
+    """One step: predictor and corrector (Mehrotra 1992), then corrections towards the centre (Gondzio 1996).
+
+    A factorisation costs far more than a direction, so directions are improved while the step they allow grows.
+    """
     step = _Step(program, table, at)
+    here, beta = step.caps.point, program.beta
     mu = at.complementarity(beta) / at.degree
-    zero = torch.zeros_like(at.t)
-    squared = product(step.caps.point, step.caps.point)
+    squared = product(here, here)
     affine = step.direction((-squared[0], -squared[1]), -at.multipliers * at.s)
     ahead = step.moved(affine, min(1.0, step.longest(affine)))
-    sigma = max(ahead.complementarity(beta) / at.degree / mu, 0.0) ** 3
-    second = product(step.caps.inverse((affine.t, affine.u)), step.caps.times((zero, affine.y)))
-    aim = (sigma * mu - squared[0] - second[0], -squared[1] - second[1])
-    rows = sigma * mu - at.multipliers * at.s - affine.s * affine.multipliers
-    found = step.direction(aim, rows)
-    return step.moved(found, min(1.0, _BOUNDARY * step.longest(found)))
+    # while the residual is far from zero, a small μ would only pin the iterate to the boundary
+    lag = _LAG * float((step.residual * at.u).sum(1).abs().sum()) / at.complementarity(beta)
+    aim = mu * max(max(ahead.complementarity(beta) / at.degree / mu, 0.0) ** 3, min(_MOST, lag))
+    second = product(*step.scaled(affine, 0.0))
+    caps = aim - squared[0] - second[0], -squared[1] - second[1]
+    rows = aim - at.multipliers * at.s - affine.s * affine.multipliers
+    best = step.direction(caps, rows)
+    length = min(1.0, _BOUNDARY * step.longest(best))
+    for _ in range(_CORRECTIONS):
+        trial = step.moved(best, min(1.0, 1.5 * length + 0.1))
+        more = _towards(product(*step.scaled(trial, beta)), aim)
+        caps = caps[0] + more[0], caps[1] + more[1]
+        rows = rows + _into_band(trial.s * trial.multipliers, aim)
+        other = step.direction(caps, rows)
+        longer = min(1.0, _BOUNDARY * step.longest(other))
+        if longer < length + _WORTHWHILE:
+            break
+        best, length = other, longer
+    return step.moved(best, length)
+
+
+def _into_band(value: Tensor, aim: float) -> Tensor:
+    """What brings complementarities near to ``aim``; large ones are only brought down a little."""
+    low, high = aim / _BAND, aim * _BAND
+    return (value.clamp(low, high) - value).clamp_min(-high)
+
+
+def _towards(value: Points, aim: float) -> Points:
+    """The same for the caps, on both eigenvalues of each."""
+    length = torch.linalg.vector_norm(value[1], dim=1)
+    low, high = _into_band(value[0] - length, aim), _into_band(value[0] + length, aim)
+    along = value[1] / length.clamp_min(1e-300)[:, None]
+    return (low + high) / 2, along * ((high - low) / 2)[:, None]
 
 
 class _Step:
@@ -118,9 +173,12 @@ class _Step:
         at = self.at
         worst = max(float((-d.s / at.s).amax()), float((-d.multipliers / at.multipliers).amax())) if d.s.numel() else 0.0
         rows = 1 / worst if worst > 0 else float("inf")
-        x = self.caps.inverse((d.t, d.u))
-        z = self.caps.times((torch.zeros_like(d.t), d.y))
+        x, z = self.scaled(d, 0.0)
         return min(rows, self.caps.longest(x), self.caps.longest(z))
+
+    def scaled(self, d: Iterate, head: float) -> tuple[Points, Points]:
+        """W⁻¹(t, u) and W(head, y)."""
+        return self.caps.inverse((d.t, d.u)), self.caps.times((torch.full_like(d.t, head), d.y))
 
     def moved(self, d: Iterate, step: float) -> Iterate:
         at = self.at

@@ -16,9 +16,6 @@ from provenet.cones import Cones
 from provenet.operators import MLPOperator, Operator
 from provenet.problem import Program
 
-_CENTRE_STEPS = 40
-_CENTRED = 0.2  # Newton's decrement at which a point counts as central
-
 
 @dataclass(frozen=True)
 class Table:
@@ -59,24 +56,6 @@ class Table:
         out[:, i, j] = flat
         out[:, j, i] = flat
         return out
-
-    def centres(self, gates: Tensor) -> Tensor:
-        """Unit vectors (J, p) with Kᵀ(1/Ku) = N·u: the analytic centres of the cones cut by the ball."""
-        N, p = self.rows.shape
-        if N == 0:
-            return self.cones.inside[gates]
-        u = self.cones.inside[gates]
-        eye = N * torch.eye(p, dtype=u.dtype)
-        for _ in range(_CENTRE_STEPS):
-            inverse = 1 / (u @ self.rows.T)  # a row's sign is in it once more than in the slack: it cancels
-            gradient = N * u - inverse @ self.rows
-            hessian = self.weighted(inverse.square()) + eye
-            move = torch.linalg.solve(hessian, gradient[:, :, None]).squeeze(2)
-            decrement = (gradient * move).sum(1).clamp_min(0).sqrt()
-            u = u - move / (1 + decrement)[:, None]
-            if float(decrement.max()) < _CENTRED:
-                break
-        return u / torch.linalg.vector_norm(u, dim=1, keepdim=True)
 
 
 @dataclass(frozen=True)
