@@ -31,7 +31,7 @@ def escape(program: Program, at: Place, most: int) -> Place | None:
     u, v = program.gauge.atom(-slope[gates])
     size = (polar[gates] - program.beta).sqrt()[:, None]
     atoms = Factors(u * size, v * size, gates)
-    amplitude = _line_search(program, at.prediction, op.forward_factors(atoms), float(atoms.penalty()))
+    amplitude = line_search(program, at.prediction, op.forward_factors(atoms), float(atoms.penalty()))
     moved = place(program, Factors.join(at.factors, atoms.scaled(amplitude**0.5)))
     return moved if moved.value < at.value else None
 
@@ -56,7 +56,7 @@ def _projected(rows: Tensor, blocks: Tensor) -> Tensor:
     return basis.transpose(1, 2) @ (basis @ blocks)
 
 
-def _line_search(program: Program, prediction: Tensor, change: Tensor, penalty: float) -> float:
+def line_search(program: Program, prediction: Tensor, change: Tensor, penalty: float) -> float:
     """argmin over t ≥ 0 of L(Ŷ + t·change) + β·t·penalty, by bisection on its increasing slope."""
 
     def rising(t: float) -> bool:

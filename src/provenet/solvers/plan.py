@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from provenet import memory
+from provenet.gauges import ConeNuclear
 from provenet.problem import Program
 from provenet.solvers.admm import ADMM
 from provenet.solvers.apg import APG
@@ -16,6 +17,7 @@ from provenet.solvers.cvx import CVX
 from provenet.solvers.frank_wolfe import FrankWolfe
 from provenet.solvers.ipm import IPM, unknowns_of
 from provenet.solvers.loop import Method
+from provenet.solvers.relu_bm import ReluBM
 from provenet.solvers.working_set import WorkingSetIPM
 
 METHODS: dict[str, type[Method[Any]]] = {
@@ -27,6 +29,8 @@ METHODS: dict[str, type[Method[Any]]] = {
     "copositive": Copositive,
     "frank_wolfe": FrankWolfe,
 }
+
+_FOR_CONES: dict[str, type[Method[Any]]] = {"bm": ReluBM}  # what a name means for the programs of ReLU
 
 _IPM_WORK = 1e8  # multiply-adds a step of the interior point for which it is the first choice
 _KERNEL_ROWS = 20_000
@@ -48,7 +52,8 @@ def plan(program: Program, method: str | Method[Any]) -> list[Stage]:
         return _automatic(program)
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method: {method!r} is unknown; choose 'auto' or one of {', '.join(map(repr, METHODS))}.")
-    chosen = Stage(_able(METHODS[method](), program))
+    kind = _FOR_CONES.get(method) if isinstance(program.gauge, ConeNuclear) else None
+    chosen = Stage(_able((kind or METHODS[method])(), program))
     return [chosen, *_finishes(program)] if method == "admm" else [chosen]
 
 
