@@ -21,6 +21,7 @@ from provenet.cones.search import climb
 
 BOUNDS = ("projection", "faces", "spectral", "relaxation", "branch")
 _TOLERANCE = 1e-9  # bounds closer than this, relatively, are one number
+_A_HAIR_BELOW = 1 - 1e-9  # more than rounding adds to a bound
 _NODES = 4_000  # of branch and bound, for each gate that the cheaper bounds leave open
 _MOST_NODES = 60_000  # for all gates together
 
@@ -52,7 +53,7 @@ def cone_pca(
     tolerance: lower and upper this close, relatively, need not be tightened.
     """
     if G.shape[2] == 1:
-        return _one_output(cones, G[:, :, 0])
+        return _one_output(cones, G[:, :, 0], _A_HAIR_BELOW * enough if enough < torch.inf else 0.0)
     if G.shape[1] <= 3:
         found = largest_in_cones(G, cones.faces)
         return ConePCA(found.lower, found.upper, found.u, *_all(len(G), "faces"))
@@ -63,19 +64,24 @@ def _all(count: int, name: str) -> tuple[Tensor, Tensor]:
     return torch.ones(count, dtype=torch.bool), torch.full((count,), BOUNDS.index(name))
 
 
-def _one_output(cones: Cones, g: Tensor) -> ConePCA:
-    """max |gᵀu| is the longer of the projections of g and −g; multipliers bound it from above."""
+def _one_output(cones: Cones, g: Tensor, enough: float) -> ConePCA:
+    """max |gᵀu| is the longer of the projections of g and −g; multipliers bound it from above.
+
+    Where a bound is short ``enough`` before its projection is found, the cone's inner point bounds from below.
+    """
     B, p = g.shape
-    both = project(cones.rows, cones.signs.repeat(2, 1), torch.cat([g, -g]))
+    both = project(cones.rows, cones.signs.repeat(2, 1), torch.cat([g, -g]), enough=enough)
     length = torch.linalg.vector_norm(both.point, dim=1)
     eps = torch.finfo(g.dtype).eps
     rounding = (p + 4) * eps * (torch.linalg.vector_norm(g, dim=1).repeat(2) + both.multipliers.sum(1))
     upper = (length + rounding).view(2, B).amax(0)
     which = length.view(2, B).argmax(0)
     point = both.point.view(2, B, p)[which, torch.arange(B)]
-    u = point / torch.linalg.vector_norm(point, dim=1, keepdim=True).clamp_min(1e-300)
+    exact = (length.view(2, B).amax(0) > enough) | (enough == 0)
+    u = torch.where(exact[:, None], point, cones.inside)
+    u = u / torch.linalg.vector_norm(u, dim=1, keepdim=True).clamp_min(1e-300)
     lower = (g * u).sum(1).abs()
-    return ConePCA(torch.minimum(lower, upper), upper, u, *_all(B, "projection"))
+    return ConePCA(torch.minimum(lower, upper), upper, u, exact, _all(B, "projection")[1])
 
 
 def _bounded(cones: Cones, G: Tensor, enough: float, nodes: int, tolerance: float) -> ConePCA:
