@@ -29,6 +29,7 @@ from provenet.variable import Factors
 _MOST = 10_000  # arrangements worth enumerating for one certificate
 _PULL_NUMBERS = 2**27  # of the table of rows and of their weights
 _IMPROVE_NUMBERS = 2**25  # hidden values that training on may take
+_TOLERANCE = 3e-3  # of the strongest pull over all u, where it is beyond β
 _GATES = 100  # sampled, where a dual point is looked for without all arrangements
 
 
@@ -101,7 +102,8 @@ class Everyone:
     ) -> tuple[Strongest, Gap]:
         """The strongest pull of any u, and the gap of a point by the dual point Θ."""
         program = self.problem.program
-        found = strongest(self.pull(theta), starts, program.beta, max(0.1 * tol, 1e-4))
+        # near the optimum the bound must come down to β itself; elsewhere a digit more or less says nothing
+        found = strongest(self.pull(theta), starts, program.beta * (1 + 0.1 * tol), _TOLERANCE)
         gap = gap_at(program, prediction, penalty, theta, found.upper, "deterministic")
         return found, gap
 

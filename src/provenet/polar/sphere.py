@@ -18,8 +18,8 @@ from torch import Tensor
 
 MOST_DIMENSIONS = 5
 _WAVE_NUMBERS = 2**22  # sides of generators at a time
-_WORK = 2e10  # multiply-adds
-_NODES = 300_000
+_WORK = 4e9  # multiply-adds
+_NODES = 60_000
 
 
 class Leaves(NamedTuple):
