@@ -22,7 +22,8 @@ from provenet.cones import Cones
 from provenet.data.validation import as_mask, as_samples, as_targets, as_tensor, as_weights, check_finite
 from provenet.gates import distinct_gates, sample_gates
 from provenet.gates.arrangements import arrangements
-from provenet.gauges import ConeNuclear, Gauge, NuclearNorm
+from provenet.gates.spike_free import open_gate, spike_free_stretch
+from provenet.gauges import ConeNuclear, Gauge, NuclearNorm, SpikeFree
 from provenet.losses import LOSSES, Loss
 from provenet.losses.base import power_of_four
 from provenet.nn.base import ACTIVATIONS, READOUTS
@@ -72,7 +73,8 @@ def formulate(
     X: samples (n, d), tokens (n, s, d) or images (n, channels, …), by block.  Y: targets (n, c) or (n,); one-hot or
     integer labels for ``"softmax"``, zeros and ones for ``"logistic"``; (n, s, c) with ``readout="tokens"``.
     ``gates``: how many to sample, or gate vectors (P, p) of your own; a block with groups has them in each group, or
-    each in the group that ``gate_group`` (P,) names.  For ReLU gates are arrangements, and "all" enumerates them.
+    each in the group that ``gate_group`` (P,) names.  For ReLU gates are arrangements, and "all" enumerates them;
+    of whitened X, or rows orthogonal to one another, one open gate is all that is needed (CP §3.3).
     ``mask`` (n, s), for attention: which tokens are there.  Every loss is a sum over samples, each times its
     ``sample_weight``; samples of weight zero are left out.
     """
@@ -97,14 +99,18 @@ def formulate(
         token_mask = None if token_mask is None else token_mask[used]
     Y = as_masked_targets(Y, token_mask, readout, loss_name)
     p, _ = block.weights(X, Y.shape[-1])
-    gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed, gate_group)
+    stretch = _spike_free(block, X) if complete else None
+    if stretch is None:
+        gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed, gate_group)
+    else:
+        gate_vectors, patterns = open_gate(block.rows(X.to(torch.float64)))
     user_loss = make_loss(loss, Y, weight, loss_settings or {})
     scaled_loss, units = normalised(user_loss, block.size(X), block.degree)
     grouping = {} if gate_group is None else {"group": gate_group}
     operator = block.operator(X, patterns, Y.shape[-1], readout, units.x, token_mask, **grouping)
     if operator.output_shape != Y.shape:
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
-    gauge = _cone_gauge(block, X, patterns, gate_vectors, gate_group) if activation == "relu" else NuclearNorm()
+    gauge = _cone_gauge(block, X, patterns, gate_vectors, gate_group, stretch) if activation == "relu" else NuclearNorm()
     program = Program(operator, scaled_loss, gauge, normalised_beta(beta, units.beta))
     if patterns is None:
         patterns = torch.ones(block.groups, X.shape[0], dtype=torch.bool)
@@ -128,15 +134,28 @@ def formulate(
 
 
 def _cone_gauge(
-    block: Block, X: Tensor, patterns: Tensor | None, gate_vectors: Tensor | None, gate_group: Tensor | None
+    block: Block,
+    X: Tensor,
+    patterns: Tensor | None,
+    gate_vectors: Tensor | None,
+    gate_group: Tensor | None,
+    stretch: float | None,
 ) -> Gauge:
     """The gauge of the arrangements' cones, with their rows where the block has a table of them."""
-    assert patterns is not None and gate_vectors is not None
+    assert patterns is not None
+    assert gate_vectors is not None
     X = X.to(torch.float64)
     rows = block.rows(X) if block.groups == 1 else None
     if rows is None:
         return ConeNuclear(None, implicit_cones(block, X, patterns, gate_vectors, gate_group))
-    return ConeNuclear(Cones.of(rows, patterns, gate_vectors))
+    cones = Cones.of(rows, patterns, gate_vectors)
+    return ConeNuclear(cones) if stretch is None else SpikeFree(cones, stretch=stretch)
+
+
+def _spike_free(block: Block, X: Tensor) -> float | None:
+    """What `spike_free_stretch` says of the block's rows, where it has a table of them."""
+    rows = block.rows(X.to(torch.float64)) if block.groups == 1 else None
+    return None if rows is None else spike_free_stretch(rows)
 
 
 def as_masked(block: Block, X: Any, mask: Any) -> tuple[Tensor, Tensor | None]:

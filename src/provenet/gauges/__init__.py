@@ -4,5 +4,6 @@ from provenet.gauges.base import Bounds, Gauge
 from provenet.gauges.cone import ConeNuclear
 from provenet.gauges.group import GroupNorm
 from provenet.gauges.nuclear import NuclearNorm
+from provenet.gauges.spike_free import SpikeFree
 
-__all__ = ["Bounds", "ConeNuclear", "Gauge", "GroupNorm", "NuclearNorm"]
+__all__ = ["Bounds", "ConeNuclear", "Gauge", "GroupNorm", "NuclearNorm", "SpikeFree"]

@@ -32,6 +32,7 @@ from provenet.solvers.loop import Method, Point
 from provenet.variable import Factors
 
 _SHARE = 0.7  # the largest ‖A_kᵀu‖ of a cold start, over the middle of the cones, as a share of β
+_REFINEMENTS = 2
 
 
 @dataclass(frozen=True)
@@ -173,10 +174,12 @@ def _settled(program: Program, state: CopositiveState, at: Between) -> Factors:
         A = scaling.dual @ a  # A_k = G⁻ᵀ(GᵀA_k)
         return torch.bmm(u[:, None, :], A[gate])[:, 0]
 
-    raw = Factors(u, second_layer(at.centre.a), gate)
-    excess = state.fit.residual(program.operator.forward_factors(raw)) - at.centre.W
-    pull = at.centre.rows.adjoint(torch.cholesky_solve(excess, at.centre.L))
-    return _balanced(replace(raw, right=raw.right + second_layer(pull)))
+    factors = Factors(u, second_layer(at.centre.a), gate)
+    for _ in range(_REFINEMENTS):
+        excess = state.fit.residual(program.operator.forward_factors(factors)) - at.centre.W
+        pull = at.centre.rows.adjoint(torch.cholesky_solve(excess, at.centre.L))
+        factors = replace(factors, right=factors.right + second_layer(pull))
+    return _balanced(factors)
 
 
 def _balanced(factors: Factors) -> Factors:

@@ -36,8 +36,6 @@ def neurons(root: Tensor, normals: Tensor, cones: Cones) -> tuple[Tensor, Tensor
         gates.append(every[keep])
         root = root - u[:, :, None] * w[:, None, :]
     u, gate = torch.cat(found), torch.cat(gates)
-    return u if m <= 2 else _projected(u, gate, cones), gate
-
-
-def _projected(u: Tensor, gate: Tensor, cones: Cones) -> Tensor:
-    return project(cones.rows, cones.signs[gate], u).point
+    if m > 2:
+        u = project(cones.rows, cones.signs[gate], u).point
+    return cones.pulled_inside(u, gate), gate

@@ -99,12 +99,12 @@ def _all_facets(cones: Cones) -> list[np.ndarray]:
     rows = cones.rows[torch.linalg.vector_norm(cones.rows, dim=1) > 0]
     signs = cones.signs[:, torch.linalg.vector_norm(cones.rows, dim=1) > 0]
     m = rows.shape[1]
-    if m == 1 or len(rows) == 0:
-        return [rows[:0].numpy()] * len(signs)
+    if len(rows) == 0:
+        return [rows.numpy()] * len(signs)
     if m == 2:
         return [np.unique(pair, axis=0) for pair in cones.faces.normals.numpy()]
-    found = []
+    found: list[np.ndarray] = []
     for sign, inside in zip(signs.numpy(), cones.inside.numpy(), strict=True):
         K = np.unique(rows.numpy() * sign[:, None], axis=0)
-        found.append(K[facets(K, inside)] if m <= _HULL and len(K) > m else K)
+        found.append(K[facets(K, inside)] if 1 < m <= _HULL and len(K) > m else K)
     return found

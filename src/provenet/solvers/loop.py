@@ -43,6 +43,7 @@ class Method(ABC, Generic[State]):
     )
     patience: int = 50  # looks without progress before the run counts as stalled
     max_steps: int = 10_000
+    reduces: bool = True  # whether the data's unused directions are taken out first
 
     @abstractmethod
     def refuses(self, program: Program) -> str | None:
@@ -127,7 +128,7 @@ def run(
         history.append(Record(0, time.perf_counter() - began, gap.primal, gap.dual, gap.relative))
         return Run(Status.SOLVED, best.factors(), 0, time.perf_counter() - began, history, gap.dual)
     best_gap, progress_gap, since_progress, lower = gap.absolute, math.inf, 0, gap.dual
-    status, step, next_look = Status.MAX_STEPS, 0, 0
+    best_primal, status, step, next_look = gap.primal, Status.MAX_STEPS, 0, 0
     max_steps = method.max_steps if limits.max_steps is None else limits.max_steps
     try:
         state = method.init(program, start)
@@ -145,8 +146,11 @@ def run(
                 record = Record(step, time.perf_counter() - began, gap.primal, gap.dual, gap.relative)
                 history.append(record)
                 lower = max(lower, gap.dual, point.lower)
-                if gap.absolute < best_gap:
-                    best, best_gap = point, gap.absolute
+                # where the polar is bounds, not a number, the gap may favour a worse network: the objective decides
+                exact = program.gauge.has_prox or gap.relative <= limits.tol
+                if gap.absolute < best_gap if exact else gap.primal < best_primal:
+                    best, best_primal = point, gap.primal
+                best_gap = min(best_gap, gap.absolute)
                 told_to_stop = callback is not None and callback(record)
                 if gap.relative <= limits.tol:
                     status = Status.SOLVED

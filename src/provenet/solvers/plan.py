@@ -12,6 +12,7 @@ from provenet.problem import Program
 from provenet.solvers.admm import ADMM
 from provenet.solvers.apg import APG
 from provenet.solvers.bm import BM
+from provenet.solvers.closed_form import ClosedForm
 from provenet.solvers.copositive import Copositive
 from provenet.solvers.cvx import CVX
 from provenet.solvers.frank_wolfe import FrankWolfe
@@ -27,6 +28,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "bm": BM,
     "cvx": CVX,
     "copositive": Copositive,
+    "closed_form": ClosedForm,
     "frank_wolfe": FrankWolfe,
 }
 

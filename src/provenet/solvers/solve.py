@@ -86,7 +86,8 @@ def _run_reduced(
     program: Program, method: str | Method[Any], limits: Limits, start: Factors | None, tell: Callback | None
 ) -> tuple[Run, str]:
     """In fewer dimensions where the data have fewer (CP A.2); the factors come back in all of them."""
-    reduced = program.operator.reduced()
+    chosen = METHODS.get(method) if isinstance(method, str) else method
+    reduced = program.operator.reduced() if chosen is None or chosen.reduces else None
     if reduced is None:
         return _run_stages(program, plan(program, method), limits, start, tell)
     operator, basis = reduced
