@@ -40,7 +40,7 @@ def fit(
     image: b.Image = None,
     readout: b.ReadoutOption = "mean",
     activation: o.ActivationOption = "gated_relu",
-    gates: o.Gates = 100,
+    gates: o.Gates = "100",  # type: ignore[assignment]  # typer parses it
     loss: o.LossOption = None,
     delta: Annotated[float, typer.Option(callback=o.positive, help="Where the huber loss turns linear.")] = 1.0,
     intercept: o.Intercept = True,
@@ -70,7 +70,7 @@ def fit(
         o.refuse_if_given(context, "delta", "it goes with --loss huber.")
     settings: dict[str, Any] = {
         "activation": activation,
-        "n_gates": gates,
+        "n_gates": gates.checked(activation),
         "fit_intercept": intercept,
         "solver": solver,
         "tol": tol,

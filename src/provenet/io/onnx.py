@@ -32,7 +32,7 @@ def export_onnx(network: nn.Module, path: str | PathLike[str], precision: str = 
 
 
 def _mlp_graph(onnx: Any, network: MLP, dtype: torch.dtype) -> Any:
-    """X ↦ (XU ∘ 1{XG ≥ 0}) V; the column of ones of ``fit_intercept`` becomes the biases of U and G."""
+    """X ↦ (XU ∘ 1{XG ≥ 0}) V, or σ(XU) V; the column of ones of ``fit_intercept`` becomes the biases of U and G."""
     helper = onnx.helper
     element = onnx.TensorProto.FLOAT if dtype == torch.float32 else onnx.TensorProto.DOUBLE
     weights: dict[str, Tensor] = {"V": network.second.detach()}
@@ -44,6 +44,9 @@ def _mlp_graph(onnx: Any, network: MLP, dtype: torch.dtype) -> Any:
         nodes.append(helper.make_node("GreaterOrEqual", ["side", "zero"], ["open"]))
         nodes.append(helper.make_node("Cast", ["open"], ["mask"], to=element))
         nodes.append(helper.make_node("Mul", ["slope", "mask"], ["hidden"]))
+        hidden = "hidden"
+    if network.relu:
+        nodes.append(helper.make_node("Relu", ["slope"], ["hidden"]))
         hidden = "hidden"
     nodes.append(helper.make_node("MatMul", [hidden, "V"], ["outputs"]))
     features = network.first.shape[1] - int(network.fit_intercept)
