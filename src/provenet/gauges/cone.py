@@ -15,11 +15,15 @@ import torch
 from torch import Tensor
 
 from provenet.cones import ConePCA, Cones, ImplicitCones, cone_pca
+from provenet.cones.values import factorised, split
 from provenet.gauges.base import Bounds, Gauge
 from provenet.gauges.nuclear import NuclearNorm
 from provenet.variable import Factors, Stack
 
+_FEW = 8
 _CHUNK = 64  # gates whose polar is tightened at a time
+_KEEP_FACES = 20_000  # gates whose facets are found once and kept
+_TOLERANCE = 1e-8  # bounds of the polar that close are not tightened further
 
 
 @dataclass(frozen=True)
@@ -51,40 +55,94 @@ class ConeNuclear(Gauge):
         return self.implicit if self.cones is None else self.cones
 
     def values(self, stack: Stack) -> Tensor:
-        raise NotImplementedError("the cone-nuclear norm of a matrix is as hard as training; use its factors' penalty.")
+        """For one output; the `bounds` are then one number."""
+        if stack.shape[2] > 1:
+            raise NotImplementedError(
+                "the cone-nuclear norm of a matrix is as hard as training: take `bounds`, or its factors' penalty."
+            )
+        return self.bounds(stack).upper
+
+    def bounds(self, stack: Stack) -> Bounds:
+        """lower ≤ ‖Z_k‖_{*,K} ≤ upper: factorisations above, the polar below."""
+        cones = self._rows("bounds")
+        if stack.shape[2] == 1:
+            lower, upper, _, _ = split(cones, stack[:, :, 0])
+            return Bounds(lower, upper)
+        found = [factorised(cones.restrict(torch.tensor([k])), stack[k]) for k in range(len(stack))]
+        lower = torch.tensor([part.lower for part in found], dtype=stack.dtype)
+        upper = torch.tensor([part.upper for part in found], dtype=stack.dtype)
+        return Bounds(lower, upper, "deterministic")
 
     def prox(self, stack: Stack, step: float) -> tuple[Stack, Tensor]:
         raise NotImplementedError("the cone-nuclear norm has no prox.")
 
-    def polar(self, stack: Stack) -> Bounds:
-        """The gates with the largest spectral norms are tightened, until no other can be the largest."""
+    def polar(self, stack: Stack, enough: float = 0.0) -> Bounds:
+        """The gates with the largest spectral norms are tightened, until no other can be the largest.
+
+        enough: upper bounds no larger than this are not tightened.
+        """
         rough = NuclearNorm().polar(stack)
         if self.cones is None:
             return Bounds(torch.zeros_like(rough.lower), rough.upper, "deterministic")
         lower, upper = torch.zeros_like(rough.lower), rough.upper.clone()
         order = torch.argsort(rough.upper, descending=True)
-        kind, largest = "exact", 0.0
-        for gates in order.split(_CHUNK):
+        kind, largest = "exact", enough
+        for gates in order.split(_chunks(len(order))):
             if float(rough.upper[gates[0]]) <= largest:
                 break
-            found = self.pca(stack, gates)
+            # one output: the lower bounds of all are wanted, and cost nothing beside the upper ones
+            found = self.pca(stack, gates, enough if stack.shape[2] == 1 else largest)
             lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough.upper[gates])
-            largest = max(largest, float(upper[gates].max()))
-            if not bool(found.exact.all()):
+            largest = max(largest, float(found.lower.max()))
+            if not bool((found.exact | (upper[gates] <= largest)).all()):
                 kind = "deterministic"
         return Bounds(lower, upper, kind)
 
-    def pca(self, stack: Stack, gates: Tensor) -> ConePCA:
+    def violated(self, stack: Stack, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
+        """(gates, u, v): where some unit u of the cone has ‖G_kᵀu‖ > threshold, the best u found, and v = G_kᵀu/‖·‖.
+
+        The most violated come first.
+        """
+        candidates = torch.nonzero(NuclearNorm().polar(stack).upper > threshold).flatten()
+        u, v = self.restrict(candidates).atom(stack[candidates])
+        value = torch.einsum("kp,kpq,kq->k", u, stack[candidates], v)
+        order = torch.argsort(value, descending=True)
+        order = order[value[order] > threshold]
+        return candidates[order], u[order], v[order]
+
+    def pca(self, stack: Stack, gates: Tensor, enough: float = 0.0) -> ConePCA:
         """Cone-constrained PCA of some gates' blocks, stack (P, p, q) of all."""
         assert self.cones is not None
-        return cone_pca(self.cones.restrict(gates), stack[gates])
+        if stack.shape[2] > 1 and stack.shape[1] <= 3 and len(self.cones.signs) <= _KEEP_FACES:
+            _ = self.cones.faces  # kept for the next time
+        return cone_pca(self.cones.restrict(gates), stack[gates], enough, tolerance=_TOLERANCE)
 
     def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
-        if self.cones is None:
-            raise ValueError("ConeNuclear.atom: this block has no table of rows.")
-        found = self.pca(stack, torch.arange(stack.shape[0]))
+        cones = self._rows("atom")
+        found = cone_pca(cones, stack, enough=torch.inf)  # the point is wanted, not a bound
         pull = torch.bmm(stack.mT, found.u[:, :, None]).squeeze(2)
         return found.u, pull / torch.linalg.vector_norm(pull, dim=1, keepdim=True).clamp_min(1e-300)
 
     def factorise(self, stack: Stack) -> Factors:
-        raise NotImplementedError("a stack does not say which of its factorisations keep Ku ≥ 0.")
+        """Neurons in their cones that add up to the stack, of the penalty ``bounds(stack).upper``, up to rounding."""
+        cones = self._rows("factorise")
+        parts = [Factors.empty(*stack.shape[1:], stack.dtype)]
+        for k in range(len(stack)):
+            _, _, u, v = factorised(cones.restrict(torch.tensor([k])), stack[k])
+            root = torch.linalg.vector_norm(v, dim=1, keepdim=True).sqrt()
+            parts.append(Factors(u * root, v / root.clamp_min(1e-300), torch.full((len(u),), k)))
+        joined = Factors.join(*parts)
+        return joined.select(torch.linalg.vector_norm(joined.left, dim=1) > 0)
+
+    def _rows(self, asked: str) -> Cones:
+        if self.cones is None:
+            raise ValueError(f"ConeNuclear.{asked}: this block has no table of rows.")
+        return self.cones
+
+
+def _chunks(count: int) -> list[int]:
+    """A few at first, for a bound that the others need not fall below; then as many as there were, up to `_CHUNK`."""
+    sizes: list[int] = []
+    while (left := count - sum(sizes)) > 0:
+        sizes.append(min(left, _CHUNK, max(_FEW, sum(sizes))))
+    return sizes

@@ -96,13 +96,11 @@ class FrankWolfe(Method[FrankWolfeState]):
     def _offers(self, program: Program, gauge: ConeNuclear, at: Place) -> Factors | None:
         """The neurons (unit u, v) of the gates most violated; None where none is."""
         slope = program.operator.adjoint(program.loss.gradient(at.prediction))
-        polar = gauge.polar(slope)
-        most = min(self.atoms, max(_UNKNOWNS // program.operator.q - at.factors.n_neurons, 8))
-        gates = torch.argsort(polar.lower, descending=True)[:most]
-        gates = gates[polar.lower[gates] > program.beta * (1 + _VIOLATED)]
+        gates, u, v = gauge.violated(-slope, program.beta * (1 + _VIOLATED))
         if gates.numel() == 0:
             return None
-        return Factors(*gauge.restrict(gates).atom(-slope[gates]), gates)
+        most = min(self.atoms, max(_UNKNOWNS // program.operator.q - at.factors.n_neurons, 8))
+        return Factors(u[:most], v[:most], gates[:most])
 
     def finished(self, state: FrankWolfeState) -> bool:
         return state.exhausted

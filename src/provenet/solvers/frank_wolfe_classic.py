@@ -46,13 +46,14 @@ def classic_start(program: Program, at: Place, total: float | None) -> ClassicSt
 def classic_step(program: Program, gauge: ConeNuclear, state: ClassicState) -> ClassicState:
     theta = program.loss.gradient(state.place.prediction)
     slope = program.operator.adjoint(theta)
-    polar = gauge.polar(slope)
-    gate = polar.lower.argmax().view(1)
-    largest = float(polar.lower.max())
+    gates, lefts, rights = gauge.violated(-slope, 0.0)
+    if gates.numel() == 0:
+        return state
+    gate, u, v = gates[:1], lefts[:1], rights[:1]
+    largest = float((u[0] @ slope[gate[0]] @ v[0]).abs())
     inner_gap = state.total * largest + float((theta * state.place.prediction).sum())
     if not state.fixed and state.steps > 0 and inner_gap <= _INNER * abs(largest - program.beta) * state.total:
         return _halved(program, state, too_small=largest > program.beta)
-    u, v = gauge.restrict(gate).atom(-slope[gate])
     alpha = 2 / (2 + state.steps)
     old = state.place.factors.scaled((1 - alpha) ** 0.5)
     new = Factors(u, v, gate).scaled((alpha * state.total) ** 0.5)

@@ -14,6 +14,7 @@ from provenet.solvers.apg import APG
 from provenet.solvers.bm import BM
 from provenet.solvers.closed_form import ClosedForm
 from provenet.solvers.copositive import Copositive
+from provenet.solvers.cutting_plane import CuttingPlane
 from provenet.solvers.cvx import CVX
 from provenet.solvers.frank_wolfe import FrankWolfe
 from provenet.solvers.ipm import IPM, unknowns_of
@@ -30,6 +31,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "copositive": Copositive,
     "closed_form": ClosedForm,
     "frank_wolfe": FrankWolfe,
+    "cutting_plane": CuttingPlane,
 }
 
 _FOR_CONES: dict[str, type[Method[Any]]] = {"bm": ReluBM}  # what a name means for the programs of ReLU
