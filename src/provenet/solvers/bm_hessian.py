@@ -59,7 +59,6 @@ class DenseModel(Model):
             return None
         return -torch.cholesky_solve(slope.reshape(-1, 1), factor).view_as(slope)
 
-
     def _confine(self, matrix: Tensor, face: Tensor) -> None:
         """PHP + size·(I − P), in place: across the faces nothing pulls, and nothing moves."""
         count, p = face.shape[:2]

@@ -9,13 +9,11 @@ atom found can leave.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from provenet.certificates import Gap
 from provenet.cones import Cones, cone_pca
 from provenet.cones.search import climb
 from provenet.gauges import ConeNuclear
@@ -31,8 +29,7 @@ from provenet.solvers.relu_faces import Region, feasible
 from provenet.solvers.relu_newton import face_step
 from provenet.variable import Factors, Stack
 
-_REST = 3  # steps between two escapes
-_SETTLED = 0.05  # a step that gains less than this part of the gap has nothing more to give: time to escape
+_SETTLED = 1e-2  # a step that gains less than this part of the best since the last escape has little more to give
 _SLACK = 1e-12  # a polar this close to β is no violation
 _CHUNK = 64  # gates searched at a time
 _UNKNOWNS = 1_200  # second layers up to this size are solved for together
@@ -40,28 +37,25 @@ _UNKNOWNS = 1_200  # second layers up to this size are solved for together
 
 @dataclass(frozen=True)
 class ReluBMState:
-    """``rest``: steps until the next escape may come.  ``decrease``: of the objective, by the last step.  ``stuck``: it
-    found no better point.  ``exhausted``: neither did escape."""
+    """``exhausted``: no gate offers a neuron, and no step descends."""
 
     place: Place
     damping: float = 1.0
-    rest: int = 0
-    decrease: float = math.inf
-    stuck: bool = False
     exhausted: bool = False
 
 
 @dataclass(frozen=True)
 class ReluBM(Method[ReluBMState]):
     """rank: neurons a gate of a start around the gates' own vectors, ``spread`` wide, from ``seed``; None grows from
-    zero.  A ``start`` given to the loop takes precedence.  atoms: neurons an escape may add, or a quarter of those there
-    are; ``escape`` False: none."""
+    zero.  A ``start`` given to the loop takes precedence.  atoms: neurons an escape may add, or a quarter of those
+    there are; ``escape`` False: none.  descents: Newton steps between two escapes."""
 
     rank: int | None = None
     spread: float = 0.1
     seed: int = 0
     escape: bool = True
     atoms: int = 64
+    descents: int = 8
     newton: NewtonSettings = field(default_factory=NewtonSettings)
 
     name = "bm"
@@ -88,28 +82,23 @@ class ReluBM(Method[ReluBMState]):
         return ReluBMState(place(program, balanced(inside)))
 
     def step(self, program: Program, state: ReluBMState) -> ReluBMState:
-        if state.stuck or state.place.factors.n_neurons == 0:
-            return replace(state, stuck=True)  # until the next look
-        move = face_step(program, _region(program), state.place, state.damping, self.newton)
-        there = best_amplitudes(program, place(program, balanced(move.place.factors)))
-        return replace(
-            state,
-            place=there,
-            damping=move.damping,
-            decrease=state.place.value - there.value,
-            rest=state.rest - 1,
-            stuck=move.stuck,
-        )
-
-    def look(self, program: Program, state: ReluBMState, gap: Gap) -> ReluBMState:
-        if not self.escape:
-            return replace(state, exhausted=state.stuck)
-        if not state.stuck and (state.rest > 0 or state.decrease > _SETTLED * gap.absolute):
-            return state
-        there = escape(program, state.place, max(self.atoms, state.place.factors.n_neurons // 4))
-        if there is None:
-            return replace(state, exhausted=state.stuck)
-        return replace(state, place=there, rest=_REST, stuck=False)
+        """An escape, then descent until it has little more to give."""
+        at, damping, stuck = state.place, state.damping, False
+        most = max(self.atoms, at.factors.n_neurons // 4)
+        escaped = escape(program, at, most) if self.escape else None
+        at = escaped or at
+        best = 0.0
+        for _ in range(self.descents):
+            if at.factors.n_neurons == 0:
+                stuck = True
+                break
+            move = face_step(program, _region(program), at, damping, self.newton)
+            there = best_amplitudes(program, place(program, balanced(move.place.factors)))
+            gain, damping, stuck = at.value - there.value, move.damping, move.stuck
+            best, at = max(best, gain), there
+            if stuck or gain <= _SETTLED * best:
+                break
+        return ReluBMState(at, damping, exhausted=stuck and escaped is None)
 
     def finished(self, state: ReluBMState) -> bool:
         return state.exhausted
@@ -120,7 +109,8 @@ class ReluBM(Method[ReluBMState]):
 
 
 def _region(program: Program) -> Region:
-    assert isinstance(program.gauge, ConeNuclear) and program.gauge.region is not None
+    assert isinstance(program.gauge, ConeNuclear)
+    assert program.gauge.region is not None
     return program.gauge.region
 
 
@@ -137,17 +127,15 @@ def escape(program: Program, at: Place, most: int) -> Place | None:
         size = excess.sqrt()[:, None]
         atoms = Factors(u * size, v * size, gates)
         amplitude = line_search(program, at.prediction, op.forward_factors(atoms), float(atoms.penalty()))
-        there = best_amplitudes(
-            program, place(program, Factors.join(at.factors, atoms.scaled(amplitude**0.5)))
-        )
+        there = best_amplitudes(program, place(program, Factors.join(at.factors, atoms.scaled(amplitude**0.5))))
     fewer = place(program, merge(there.factors))
     there = min(there, fewer, key=lambda one: one.value)
     return there if there.value < at.value else None
 
 
 def violating(program: Program, slope: Stack, most: int) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
-    """Up to ``most`` gates with ‖G_kᵀu‖ > β for some unit u of their cone: (gates, ‖G_kᵀu‖ − β, u, v), v the unit vector
-    for which uᵀG_kv = −‖G_kᵀu‖."""
+    """Up to ``most`` gates with ‖G_kᵀu‖ > β for some unit u of their cone: (gates, ‖G_kᵀu‖ − β, u, v), where v is the
+    unit vector for which uᵀG_kv = −‖G_kᵀu‖."""
     rough = spectral_norms(slope)
     order = torch.argsort(rough, descending=True)
     parts = []

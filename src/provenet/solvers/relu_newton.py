@@ -102,9 +102,7 @@ def _steadier(program: Program, region: Region, at: Place, there: Place, steepes
     return float(torch.linalg.vector_norm(now)) < 0.8 * float(torch.linalg.vector_norm(steepest))
 
 
-def _downhill(
-    program: Program, region: Region, at: Place, slope: Tensor, steepest: Tensor, damping: float
-) -> FaceMove:
+def _downhill(program: Program, region: Region, at: Place, slope: Tensor, steepest: Tensor, damping: float) -> FaceMove:
     """Along the steepest descent, projected, by halves until the objective falls."""
     factors, p = at.factors, at.factors.left.shape[1]
     length = 1 / program.beta
