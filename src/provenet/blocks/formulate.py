@@ -110,7 +110,8 @@ def formulate(
     operator = block.operator(X, patterns, Y.shape[-1], readout, units.x, token_mask, **grouping)
     if operator.output_shape != Y.shape:
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
-    gauge = _cone_gauge(block, X, patterns, gate_vectors, gate_group, stretch) if activation == "relu" else NuclearNorm()
+    relu = activation == "relu"
+    gauge = _cone_gauge(block, X, patterns, gate_vectors, gate_group, stretch) if relu else NuclearNorm()
     program = Program(operator, scaled_loss, gauge, normalised_beta(beta, units.beta))
     if patterns is None:
         patterns = torch.ones(block.groups, X.shape[0], dtype=torch.bool)

@@ -62,7 +62,8 @@ class Whitening:
         X = as_samples(X).to(torch.float64)
         if X.shape[-1] != len(self.mean):
             raise ValueError(f"X: this whitening is of {len(self.mean)} features, got {X.shape[-1]}.")
-        return (X - self.mean) @ self.matrix + self.shift
+        whitened: Tensor = (X - self.mean) @ self.matrix + self.shift
+        return whitened
 
     def tensors(self) -> dict[str, Tensor]:
         """What to store, by name."""

@@ -53,7 +53,7 @@ def _projected(Q: Tensor, stack: Stack) -> Tensor:
     side = g @ Q.T
     bounds = [torch.linalg.vector_norm(s * g + (-s * side).clamp_min(0) @ Q, dim=1) for s in (1.0, -1.0)]
     rounding = (sum(Q.shape) + 8) * torch.finfo(g.dtype).eps * torch.linalg.vector_norm(g, dim=1)
-    return torch.maximum(*bounds) + (1 + len(Q) ** 0.5) * rounding
+    return torch.maximum(*bounds).add_((1 + len(Q) ** 0.5) * rounding)
 
 
 def _search(Q: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
@@ -75,4 +75,4 @@ def _search(Q: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _unit(vector: Tensor) -> Tensor:
-    return vector / torch.linalg.vector_norm(vector).clamp_min(1e-300)
+    return vector.div(torch.linalg.vector_norm(vector).clamp_min(1e-300))

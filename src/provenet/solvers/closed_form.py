@@ -14,6 +14,7 @@ angles.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -39,8 +40,8 @@ class ClosedForm(Method[Factors]):
             return f"the closed form is one of the squared loss, not of '{program.loss.name}'."
         if not isinstance(program.gauge, SpikeFree) or not isinstance(program.operator, MLPOperator):
             return (
-                "the closed form needs a ReLU MLP on whitened X, XXᵀ = I with no more samples than features, formulated "
-                "with gates='all'; provenet.data.whitening.Whitening whitens."
+                "the closed form needs a ReLU MLP on whitened X, XXᵀ = I with no more samples than features, "
+                "formulated with gates='all'; provenet.data.whitening.Whitening whitens."
             )
         weight, length = program.loss.sample_weight, torch.linalg.vector_norm(program.operator.X, dim=1)
         for name, values in (("sample_weight", weight), ("the length of X's rows", length)):
@@ -83,7 +84,7 @@ def _factors(program: Program) -> Factors | str:
     jumps = torch.nonzero(sigma[:-1] - sigma[1:] > _SAME * sigma[0]).flatten() + 1
     bounds = [0, *jumps.tolist(), len(sigma)]
     bases = []
-    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for begin, end in pairwise(bounds):
         if begin >= active:
             break
         basis = nonnegative_basis(A[:, begin:end])
@@ -105,7 +106,7 @@ def _factors(program: Program) -> Factors | str:
 
 
 def nonnegative_basis(A: Tensor) -> Tensor | None:
-    """An orthonormal, non-negative basis (n, m) of the span of orthonormal columns A (n, m); None where there is none."""
+    """An orthonormal, non-negative basis (n, m) of the span of orthonormal columns A (n, m); None if there is none."""
     norm = torch.linalg.vector_norm(A, dim=1)
     left = norm > _SIGN * norm.max()
     directions = []
@@ -120,5 +121,5 @@ def nonnegative_basis(A: Tensor) -> Tensor | None:
     off = turn @ turn.T - torch.eye(len(turn), dtype=A.dtype)
     if bool(left.any()) or float(off.abs().max()) > _SIGN:
         return None
-    basis = (A @ turn.T).clamp_min(0)
-    return basis / torch.linalg.vector_norm(basis, dim=0)
+    basis: Tensor = (A @ turn.T).clamp_min(0)
+    return basis.div_(torch.linalg.vector_norm(basis, dim=0))

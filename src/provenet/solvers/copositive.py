@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from provenet.certificates.gap import lower_bound
+from provenet.cones import Cones
 from provenet.gauges import ConeNuclear
 from provenet.losses import Squared
 from provenet.operators import MLPOperator, Operator
@@ -78,13 +79,13 @@ class Copositive(Method[CopositiveState]):
 
     def init(self, program: Program, start: Factors | None) -> CopositiveState:
         op = program.operator
-        assert isinstance(program.gauge, ConeNuclear) and program.gauge.cones is not None
-        fit, walls = prepare(program, left=True), Walls.of(program.gauge.cones)
+        cones = _cones(program)
+        fit, walls = prepare(program, left=True), Walls.of(cones)
         given = Factors.empty(op.p, op.q, op.dtype) if start is None else start
         if program.beta >= program.beta_max:
             return CopositiveState(fit, walls, None, given)
         try:
-            at = _cold(program, fit, walls, walls.centres(program.gauge.cones.inside))
+            at = _cold(program, fit, walls, walls.centres(cones.inside))
         except LinAlgError:  # β is below what rounding lets us see
             return CopositiveState(fit, walls, None, given)
         return CopositiveState(fit, walls, at, given)
@@ -109,6 +110,17 @@ class Copositive(Method[CopositiveState]):
             factors = _settled(program, state, state.at)
             lower = relaxed_bound(program, state.fit, state.walls, state.at)
         return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors, lower)
+
+
+def is_tight(program: Program) -> bool:
+    """Whether the relaxation's minimum is known to be p*: every cone has four facets at most, as in the plane."""
+    return Walls.of(_cones(program)).tight
+
+
+def _cones(program: Program) -> Cones:
+    assert isinstance(program.gauge, ConeNuclear)
+    assert program.gauge.cones is not None
+    return program.gauge.cones
 
 
 def _unknowns(op: Operator) -> int:
@@ -167,8 +179,7 @@ def relaxed_bound(program: Program, fit: Fit, walls: Walls, at: Between) -> floa
 def _settled(program: Program, state: CopositiveState, at: Between) -> Factors:
     """The neurons of T, with what rounding did to the residual W taken out again."""
     scaling = at.centre.scaling
-    assert isinstance(program.gauge, ConeNuclear) and program.gauge.cones is not None
-    u, gate = neurons(scaling.G * scaling.lam.sqrt()[:, None, :], state.walls.normals, program.gauge.cones)
+    u, gate = neurons(scaling.G * scaling.lam.sqrt()[:, None, :], state.walls.normals, _cones(program))
 
     def second_layer(a: Tensor) -> Tensor:
         A = scaling.dual @ a  # A_k = G⁻ᵀ(GᵀA_k)

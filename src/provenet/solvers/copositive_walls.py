@@ -24,8 +24,9 @@ _TIGHT_FACETS = 4  # doubly non-negative matrices of up to this size are complet
 
 @dataclass(frozen=True)
 class Walls:
-    """Pairs of facets a, b (P, L, m), unit vectors, zero where ``there`` (P, L) is False.  normals (P, F, m): the facets
-    themselves, zeros fill up.  tight: whether {T ⪰ 0, KTKᵀ ≥ 0} is the hull of {uuᵀ : Ku ≥ 0} in every cone."""
+    """Pairs of facets a, b (P, L, m), unit vectors, zero where ``there`` (P, L) is False.  normals (P, F, m): the
+    facets themselves, zeros fill up.  tight: whether {T ⪰ 0, KTKᵀ ≥ 0} is known to be the hull of {uuᵀ : Ku ≥ 0} in
+    every cone."""
 
     a: Tensor
     b: Tensor
@@ -46,7 +47,8 @@ class Walls:
             normals[k, : len(rows)] = rows
         there = np.arange(width) < np.array([len(pair) for pair in pairs])[:, None]
         tight = max(len(rows) for rows in found) <= _TIGHT_FACETS
-        return Walls(*(torch.from_numpy(part) for part in (a, b, there, normals)), tight)
+        tensor = torch.from_numpy
+        return Walls(tensor(a), tensor(b), tensor(there), tensor(normals), tight)
 
     def scaled(self, G: Tensor) -> Walls:
         """In the coordinates of T̃, T = G T̃ Gᵀ."""

@@ -58,6 +58,8 @@ def plan(program: Program, method: str | Method[Any]) -> list[Stage]:
         raise ValueError(f"method: {method!r} is unknown; choose 'auto' or one of {', '.join(map(repr, METHODS))}.")
     kind = _FOR_CONES.get(method) if isinstance(program.gauge, ConeNuclear) else None
     chosen = Stage(_able((kind or METHODS[method])(), program))
+    if method == "copositive" and program.operator.p > 2:  # in the plane its neurons are the optimum's
+        return [chosen, Stage(ReluBM())]
     return [chosen, *_finishes(program)] if method == "admm" else [chosen]
 
 
@@ -80,7 +82,10 @@ def _automatic(program: Program) -> list[Stage]:
     where both crawl, as they do at small β, Newton on the few neurons left finishes.
     """
     if not program.gauge.has_prox:
-        return [Stage(_able(FrankWolfe(), program))]
+        if ClosedForm().refuses(program) is None:
+            return [Stage(ClosedForm())]
+        planar = program.operator.p <= 2 and Copositive().refuses(program) is None
+        return [*([Stage(Copositive())] if planar else []), Stage(_able(FrankWolfe(), program))]
     interior, kernel = IPM(), ADMM()
     if interior.refuses(program) is None and _ipm_work(program) <= _IPM_WORK:
         return [Stage(interior), Stage(kernel, 2000), *_finishes(program)]
