@@ -138,7 +138,7 @@ def _settle(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, active: _Active,
         active.row[left, :most] = torch.gather(active.row[left, :most], 1, order)
         active.lam[left, :most] = torch.gather(moved * keep, 1, order)
         active.count[left] = keep.sum(1)
-    most = max(int(active.count[which].max()), 1)
+    most = max(int(active.count[which].max()), 1) if which.numel() else 1
     row = active.row[which, :most]
     weight = active.lam[which, :most] * torch.gather(signs[which], 1, row)
     weight = weight * (slots[:most] < active.count[which, None])

@@ -19,6 +19,7 @@ from provenet.solvers.cvx import CVX
 from provenet.solvers.frank_wolfe import FrankWolfe
 from provenet.solvers.ipm import IPM, unknowns_of
 from provenet.solvers.loop import Method
+from provenet.solvers.relu_admm import ReluADMM
 from provenet.solvers.relu_bm import ReluBM
 from provenet.solvers.working_set import WorkingSetIPM
 
@@ -34,7 +35,8 @@ METHODS: dict[str, type[Method[Any]]] = {
     "cutting_plane": CuttingPlane,
 }
 
-_FOR_CONES: dict[str, type[Method[Any]]] = {"bm": ReluBM}  # what a name means for the programs of ReLU
+# what a name means for the programs of ReLU
+_FOR_CONES: dict[str, type[Method[Any]]] = {"admm": ReluADMM, "bm": ReluBM}
 
 _IPM_WORK = 1e8  # multiply-adds a step of the interior point for which it is the first choice
 _KERNEL_ROWS = 20_000
