@@ -40,9 +40,14 @@ class SpikeFree(ConeNuclear):
             kind = general.kind
         return Bounds(torch.minimum(lower, upper), upper * self.stretch, kind)
 
+    def largest(self, stack: Stack) -> Bounds:
+        return self.polar(stack)
+
     def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
         assert self.cones is not None
-        u = torch.stack([_search(self.cones.rows, G)[1] for G in stack])
+        u = stack.new_zeros(stack.shape[:2])
+        for k, G in enumerate(stack):
+            u[k] = _search(self.cones.rows, G)[1]
         pull = torch.bmm(stack.mT, u[:, :, None]).squeeze(2)
         return u, pull / torch.linalg.vector_norm(pull, dim=1, keepdim=True).clamp_min(1e-300)
 
