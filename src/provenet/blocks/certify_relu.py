@@ -26,7 +26,8 @@ from provenet.problem import Problem
 from provenet.solvers import solve
 from provenet.variable import Factors
 
-_MOST = 10_000  # arrangements worth enumerating for one certificate
+_MOST = 10_000  # arrangements worth enumerating for one certificate, where each has an exact polar
+_MOST_BOUNDED = 50  # where it has bounds only, which cost more, and all u at once are often bounded better
 _PULL_NUMBERS = 2**27  # of the table of rows and of their weights
 _IMPROVE_NUMBERS = 2**25  # hidden values that training on may take
 _TOLERANCE = 3e-3  # of the strongest pull over all u, where it is beyond β
@@ -49,7 +50,8 @@ def certify_relu(
     if rows is None:
         return _among_its_own(network, back, pose, tol, sharpen)
     everyone = Everyone(some, rows)
-    enumerable = _count(rows) <= _MOST
+    _, p, q = some.program.operator.stack_shape
+    enumerable = _count(rows) <= (_MOST if p <= 3 or q == 1 else _MOST_BOUNDED)
     problem = pose("all") if enumerable else some
     prediction, factors = relu_point(problem, network)
     penalty = float(factors.penalty())
