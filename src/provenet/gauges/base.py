@@ -42,6 +42,10 @@ class Gauge(ABC):
     def polar(self, stack: Stack) -> Bounds:
         """γ°(G_k) = max{⟨G_k, Z⟩ : γ(Z) ≤ 1}, bounded from both sides."""
 
+    def largest(self, stack: Stack) -> Bounds:
+        """The polar where only its largest value is wanted: others' bounds may be rough, if they are no larger."""
+        return self.polar(stack)
+
     @abstractmethod
     def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
         """Unit (u_k, v_k), shapes (P, p), (P, q), with u_kᵀ G_k v_k the polar's lower bound."""

@@ -81,22 +81,43 @@ class ConeNuclear(Gauge):
 
         enough: upper bounds no larger than this are not tightened.
         """
+        # one output: the lower bounds of all are wanted, and cost nothing beside the upper ones
+        return self._tightened(stack, enough, each=stack.shape[2] == 1)
+
+    def largest(self, stack: Stack) -> Bounds:
+        return self._tightened(stack, 0.0, each=False)
+
+    def _tightened(self, stack: Stack, enough: float, each: bool) -> Bounds:
+        """``each``: down to ``enough``, whatever the largest is."""
         rough = NuclearNorm().polar(stack)
         if self.cones is None:
             return Bounds(torch.zeros_like(rough.lower), rough.upper, "deterministic")
+        if stack.shape[2] > 1 and stack.shape[1] > 3:
+            return self._largest(stack, rough, enough)
         lower, upper = torch.zeros_like(rough.lower), rough.upper.clone()
         order = torch.argsort(rough.upper, descending=True)
         kind, largest = "exact", enough
         for gates in order.split(_chunks(len(order))):
             if float(rough.upper[gates[0]]) <= largest:
                 break
-            # one output: the lower bounds of all are wanted, and cost nothing beside the upper ones
-            found = self.pca(stack, gates, enough if stack.shape[2] == 1 else largest)
+            found = self.pca(stack, gates, enough if each else largest)
             lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough.upper[gates])
             largest = max(largest, float(found.lower.max()))
             if not bool((found.exact | (upper[gates] <= largest)).all()):
                 kind = "deterministic"
         return Bounds(lower, upper, kind)
+
+    def _largest(self, stack: Stack, rough: Bounds, enough: float) -> Bounds:
+        """Where bounds are dear: what a local search finds in any gate says which gates need a good one."""
+        assert self.cones is not None
+        gates = torch.nonzero(rough.upper > enough).flatten()
+        if gates.numel() == 0:
+            return Bounds(torch.zeros_like(rough.lower), rough.upper, "deterministic")
+        found = cone_pca(self.cones.restrict(gates), stack[gates], enough, tolerance=_TOLERANCE, largest_only=True)
+        lower, upper = torch.zeros_like(rough.lower), rough.upper.clone()
+        lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough.upper[gates])
+        exact = float(upper.max()) <= float(lower.max()) * (1 + 10 * _TOLERANCE)
+        return Bounds(lower, upper, "exact" if exact else "deterministic")
 
     def violated(self, stack: Stack, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
         """(gates, u, v): where some unit u of the cone has ‖G_kᵀu‖ > threshold, the best u found, and v = G_kᵀu/‖·‖.
