@@ -27,8 +27,8 @@ _CORRECTIONS = 2
 _BAND = 10.0  # complementarities within this factor of the aim are central enough
 _WORTHWHILE = 0.01  # what a correction must add to the step
 _LAG, _MOST = 0.1, 0.5  # μ falls no faster than this times the residual's share allows, or than the other at worst
-_CENTRE_STEPS = 20
-_CENTRED = 0.5  # Newton's decrement at which a point counts as central
+_CENTRE_STEPS = 60
+_CENTRED = 0.05  # Newton's decrement at which a point counts as central
 _CURVATURE = 1e-9  # of the largest: a sample may be flat, as Huber's are far out
 
 
@@ -81,11 +81,17 @@ def central(table: Table, pairs: Pairs, pull: Tensor, beta: float, mu: float) ->
         radial = 2 * beta / (t.square() * spread)
         hessian = mu * table.weighted(inverse.square())
         hessian += (beta / t)[:, None, None] * eye - radial[:, None, None] * u[:, :, None] * u[:, None, :]
-        move = torch.linalg.solve(hessian, gradient[:, :, None]).squeeze(2)
-        decrement = ((gradient * move).sum(1).clamp_min(0) / mu).sqrt()
-        u = u - move / (1 + decrement)[:, None]
+        move = -torch.linalg.solve(hessian, gradient[:, :, None]).squeeze(2)
+        decrement = ((-gradient * move).sum(1).clamp_min(0) / mu).sqrt()
         if float(decrement.max()) < _CENTRED:
             break
+        # most of the way to the boundary where the slope there still falls; else what self-concordance allows
+        ratio = inverse * (move @ table.rows.T)  # ds/s
+        far = (0.8 / (-ratio).amax(1).clamp_min(1e-300)).clamp_max(1.0) if N else torch.ones_like(t)
+        there = u + far[:, None] * move
+        slope = ((pull + beta * there / _head(there, beta, mu)[:, None]) * move).sum(1)
+        slope -= mu * (ratio / (1 + far[:, None] * ratio)).sum(1)
+        u = u + torch.where(slope <= 0, far, 1 / (1 + decrement))[:, None] * move
     t = _head(u, beta, mu)
     s = pairs.slack(u)
     return Iterate(pairs, u, t, -beta * u / t[:, None], s, mu / s)
@@ -164,7 +170,11 @@ class _Step:
         at, pairs = self.at, self.at.pairs
         head, tail = self.caps.without_head(self.caps.inverse(self.caps.divided(caps)))
         push = rows / at.s
-        du = self.newton.solve(self.residual + tail + pairs.pushed(push))
+        rhs = self.residual + tail + pairs.pushed(push)
+        du, good = self.newton.solve(rhs)
+        if not good and self.newton.rough:
+            self.newton = self.newton.in_double()
+            du, _ = self.newton.solve(rhs)
         dt, bent = self.caps.slopes(du)
         ds = pairs.slack(du)
         return Iterate(pairs, du, head + dt, tail - bent, ds, push - self.newton.weight * ds)

@@ -12,15 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.linalg.blas import dsyrk
+from scipy.linalg.blas import dsyrk, ssyrk
 from torch import Tensor
 
 from provenet.solvers.relu_ipm_caps import Scaling
 from provenet.solvers.relu_ipm_pairs import Pairs, Table
 
 _HEAVY = 2  # times p: rows whose weights are not squared
-_REFINEMENTS = 1
 _JITTER = 1e-15  # of the trace of what the light rows add: what their Cholesky factor may lose
+_LARGE = 3e9  # multiply-adds of the Gram matrix from which single precision is tried first
+_REFINEMENTS = {torch.float64: 2, torch.float32: 10}  # at most
+_REFINED = 1e-9  # of the residual, in the system's own norm
+_ROUGH = 1e-5  # where single precision is left above this, double takes over
 
 
 @dataclass(frozen=True)
@@ -36,33 +39,66 @@ class Newton:
     @staticmethod
     def of(table: Table, pairs: Pairs, caps: Scaling, weight: Tensor, curvature: Tensor) -> Newton:
         inverse = _inverse_root(table, pairs, caps, weight)
-        B = torch.bmm(inverse.mT, pairs.columns).mul_(curvature.sqrt()).view(-1, len(curvature))
-        by_sample = B.shape[1] < B.shape[0]
-        # (n, J·p) in Fortran order; only a lower triangle is made, which read in C order is an upper one
-        gram = dsyrk(1.0, B.numpy().T, trans=0 if by_sample else 1, lower=1)
-        gram[np.diag_indices_from(gram)] += 1
-        L = torch.linalg.cholesky(torch.from_numpy(gram.T), upper=True)
-        return Newton(pairs, caps, weight, curvature, inverse, B, L)
+        J, p, n = pairs.columns.shape
+        if float(J * p) * n * min(J * p, n) > _LARGE:
+            try:
+                B, L = _gram(pairs, inverse, curvature, torch.float32)
+                return Newton(pairs, caps, weight, curvature, inverse, B, L)
+            except torch.linalg.LinAlgError:  # single precision is not enough
+                pass
+        return Newton(pairs, caps, weight, curvature, inverse, *_gram(pairs, inverse, curvature, torch.float64))
 
-    def solve(self, rhs: Tensor) -> Tensor:
-        """du (J, p); what the factorisation loses is refined."""
-        du = self._once(rhs)
-        for _ in range(_REFINEMENTS):
-            du = du + self._once(rhs - self._times(du))
-        return du
+    @property
+    def rough(self) -> bool:
+        return self.B.dtype == torch.float32
+
+    def in_double(self) -> Newton:
+        B, L = _gram(self.pairs, self.inverse, self.curvature, torch.float64)
+        return Newton(self.pairs, self.caps, self.weight, self.curvature, self.inverse, B, L)
+
+    def solve(self, rhs: Tensor) -> tuple[Tensor, bool]:
+        """du (J, p), by conjugate gradients from the factorisation; and whether it is good."""
+        du, left = torch.zeros_like(rhs), rhs
+        better = self._once(left)
+        move, size = better, float((left * better).sum())
+        first = size
+        for _ in range(_REFINEMENTS[self.B.dtype]):
+            if not size > _REFINED**2 * first:
+                break
+            pushed = self._times(move)
+            step = size / float((move * pushed).sum())
+            du, left = du + step * move, left - step * pushed
+            better = self._once(left)
+            last, size = size, float((left * better).sum())
+            move = better + size / last * move
+        return du, size <= _ROUGH**2 * first
 
     def _once(self, rhs: Tensor) -> Tensor:
         v = torch.bmm(self.inverse.mT, rhs[:, :, None]).reshape(-1, 1)
+        size = float(v.abs().max()) or 1.0  # so that single precision neither over- nor underflows
+        v = (v / size).to(self.B.dtype)
         if self.L.shape[0] == self.B.shape[0]:
             v = torch.cholesky_solve(v, self.L, upper=True)
         else:
             v = v - self.B @ torch.cholesky_solve(self.B.T @ v, self.L, upper=True)
-        return torch.bmm(self.inverse, v.view(*rhs.shape, 1)).squeeze(2)
+        return torch.bmm(self.inverse, v.to(rhs.dtype).mul_(size).view(*rhs.shape, 1)).squeeze(2)
 
     def _times(self, du: Tensor) -> Tensor:
         pairs = self.pairs
         data = pairs.adjoint(self.curvature * pairs.forward(du))
         return data + self.caps.slopes(du)[1] + pairs.pushed(self.weight * pairs.slack(du))
+
+
+def _gram(pairs: Pairs, inverse: Tensor, curvature: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """B, and the Cholesky factor of the smaller of I + BBᵀ and I + BᵀB."""
+    B = torch.bmm(inverse.mT.to(dtype), pairs.columns.to(dtype)).mul_(curvature.sqrt().to(dtype))
+    B = B.view(-1, len(curvature))
+    by_sample = B.shape[1] < B.shape[0]
+    # (n, J·p) in Fortran order; only a lower triangle is made, which read in C order is an upper one
+    syrk = ssyrk if dtype == torch.float32 else dsyrk
+    gram = syrk(1.0, B.numpy().T, trans=0 if by_sample else 1, lower=1)
+    gram[np.diag_indices_from(gram)] += 1
+    return B, torch.linalg.cholesky(torch.from_numpy(gram.T), upper=True)
 
 
 def _inverse_root(table: Table, pairs: Pairs, caps: Scaling, weight: Tensor) -> Tensor:

@@ -23,6 +23,8 @@ from provenet.solvers.relu_ipm_pairs import Pairs, Table
 from provenet.variable import Factors
 
 _FIRST = 0.5  # of the objective: the complementarity of the first iterate
+_FILL = 8  # times the samples: as many unknowns may there be at first
+_HALF = 0.5  # of β_max: pairs below it need no exact price to begin with
 _ROUND = 0.1  # what a round leaves of the complementarity
 _STEP = 0.01  # what a step leaves of the certified gap
 _AIM = 0.3  # of the gap a step wants, for the complementarity alone
@@ -137,7 +139,7 @@ class ReluWorkingSet(Method[ReluState]):
 
     def _first(self, program: Program) -> int:
         op = program.operator
-        wanted = max(64, 4 * op.kernel_rows // op.p) if self.first is None else self.first
+        wanted = max(64, op.n_gates, _FILL * op.kernel_rows // op.p) if self.first is None else self.first
         return min(wanted, 2 * op.n_gates)
 
     def _begin(self, program: Program, state: ReluState) -> ReluState:
@@ -145,10 +147,13 @@ class ReluWorkingSet(Method[ReluState]):
         op, table = program.operator, state.table
         theta = program.loss.gradient(torch.zeros_like(program.loss.target))
         every = torch.arange(2 * op.n_gates)
-        prices, length = state.prices.at(table, every, _wanted(program, theta), program.beta)
+        prices, length = state.prices.at(table, every, _wanted(program, theta), _HALF * program.beta_max)
         given = state.given.gate + op.n_gates * (state.given.right[:, 0] < 0)
         length[given] = torch.inf
-        chosen = torch.sort(torch.argsort(length, descending=True)[: self._first(program)]).values
+        # the better sign of every gate first
+        first = length.view(2, -1) >= length.view(2, -1).flip(0)
+        order = torch.argsort(length + first.view(-1) * 2 * length.max().clamp_max(1e300), descending=True)
+        chosen = torch.sort(order[: self._first(program)]).values
         pairs = _pairs(program, table, chosen)
         value = float(program.loss.value(torch.zeros_like(program.loss.target)))
         mu = _FIRST * value / (len(pairs) * (len(table.rows) + 1))
