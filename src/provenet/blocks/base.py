@@ -51,6 +51,11 @@ class Block(ABC):
         """Φ as a table (n·ρ, p), where the block has one; None where it is too large to be written down."""
         return None
 
+    def row_noise(self, X: Tensor) -> Tensor | None:
+        """What rounding may do to `rows` times a unit vector, (n·ρ,), where rows are computed; None where they are X's
+        own numbers, and only products and their sums round."""
+        return None
+
     def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
         """The rows of Φ with these numbers, (…, p) for an index (…) into the n·ρ rows."""
         table = self.rows(X, group)

@@ -149,7 +149,7 @@ def _cone_gauge(
     rows = block.rows(X) if block.groups == 1 else None
     if rows is None:
         return ConeNuclear(None, implicit_cones(block, X, patterns, gate_vectors, gate_group))
-    cones = Cones.of(rows, patterns, gate_vectors)
+    cones = Cones.of(rows, patterns, gate_vectors, block.row_noise(X))
     return ConeNuclear(cones) if stretch is None else SpikeFree(cones, stretch=stretch)
 
 

@@ -19,13 +19,13 @@ def implicit_cones(
     The rows of all groups follow one another; those of other groups than its own do not bound a cone.
     """
     count, p = patterns.shape[1], gate_vectors.shape[1]
-    groups = range(block.groups)
+    groups, rho = range(block.groups), count // len(X)
 
     def apply(u: Tensor) -> Tensor:
         return torch.cat([_by_vector(block.sides(X, u, b)) for b in groups], dim=1)
 
     def noise(u: Tensor) -> Tensor:
-        return torch.cat([_by_vector(block.noise(X, u, b)) for b in groups], dim=1)
+        return torch.cat([_by_vector(block.noise(X, u, b).expand(-1, rho, -1)) for b in groups], dim=1)
 
     def pick(index: Tensor) -> Tensor:
         if block.groups == 1:

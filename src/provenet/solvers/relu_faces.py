@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from provenet.variable import Factors
 Region = Cones | ImplicitCones
 
 _TIGHT = 1e-8  # of ‖u‖: a unit row with so little slack is a wall that u touches
+_SURE = 1e-9  # of ‖u‖: unit rows violated by more are no rounding
 _SAME = 1e-9  # singular values of unit rows below this come from a row counted twice
 
 
@@ -46,8 +47,13 @@ def walls_of(region: Region, found: Projection) -> Walls:
 
 
 def feasible(region: Region, left: Tensor, gate: Tensor, start: Projection | None = None) -> Projection:
-    """u_j (N, p) projected on the cones of their gates; ``start``: a projection of points nearby."""
-    return project(region.rows, region.signs[gate], left, start)
+    """u_j (N, p) projected on the cones of their gates; ``start``: a projection of points nearby.
+
+    A projection is accurate for the length of what it was given: where little is left of that, it is zero.
+    """
+    found = project(region.rows, region.signs[gate], left, start)
+    sure = found.violation <= _SURE * torch.linalg.vector_norm(found.point, dim=1)
+    return replace(found, point=found.point * sure[:, None])
 
 
 def descent(region: Region, factors: Factors, slope: Tensor) -> tuple[Tensor, Walls]:
