@@ -23,7 +23,7 @@ def solved(d: int, c: int, gates: Any, loss: str = "squared", beta: float = 0.5)
     return X, Y, problem, solution.certificate, (network.first.detach().numpy(), network.second.detach().numpy())
 
 
-@pytest.mark.parametrize(("d", "c", "gates"), [(2, 3, "all"), (2, 1, "all"), (3, 1, 30), (5, 1, 20)])
+@pytest.mark.parametrize(("d", "c", "gates"), [(2, 3, "all"), (2, 1, "all"), (3, 1, 30), (3, 2, 30), (5, 1, 20)])
 def test_it_agrees_with_the_certificate(d: int, c: int, gates: Any) -> None:
     X, Y, problem, certificate, weights = solved(d, c, gates)
     found = verify(X, Y, *weights, relu=True, loss="squared", beta=0.5, gate_vectors=problem.gate_vectors.numpy())
@@ -44,7 +44,7 @@ def test_all_arrangements_of_the_plane_by_its_own_sweep(loss: str) -> None:
     assert verdict.dual == pytest.approx(certificate.dual, rel=1e-6)
 
 
-@pytest.mark.parametrize(("p", "q"), [(2, 1), (2, 3), (4, 1), (5, 3)])
+@pytest.mark.parametrize(("p", "q"), [(2, 1), (2, 3), (3, 2), (3, 4), (4, 1), (5, 3)])
 def test_no_direction_of_the_cone_pulls_harder(p: int, q: int) -> None:
     draw = np.random.default_rng(p + q)
     for _ in range(30):
@@ -59,8 +59,8 @@ def test_no_direction_of_the_cone_pulls_harder(p: int, q: int) -> None:
         if q == 1:
             bound = projected_length(G[:, 0], K)
         assert (pulls <= bound * (1 + 1e-9)).all()
-        if len(u) > 2000 and min(p, q) <= 2 and p == 2:
-            assert bound <= max(float(np.abs(pulls).max()), 0.0) * 1.02 + 0.05  # and it is tight
+        if len(u) > 2000 and p <= 3:
+            assert bound <= max(float(pulls.max()), 0.0) * 1.02 + 0.05  # and it is tight
 
 
 def test_a_network_that_is_not_optimal_is_not_proven() -> None:

@@ -30,7 +30,8 @@ def table(tmp_path: Path) -> Path:
 
 def test_fit_predict_certify_export(table: Path, tmp_path: Path) -> None:
     out = tmp_path / "model"
-    fitted = run("fit", table, "-t", "y", "--activation", "relu", "--gates", "all", "--no-intercept", "-o", out, "--json")
+    options = ("--activation", "relu", "--gates", "all", "--no-intercept", "--json")
+    fitted = run("fit", table, "-t", "y", "-o", out, *options)
     assert fitted.exit_code == 0, fitted.output
     told = json.loads(fitted.stdout)["certificate"]
     assert (told["scope"], told["status"]) == ("all_arrangements", "certified")

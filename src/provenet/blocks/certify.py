@@ -63,13 +63,14 @@ def certify(
 ) -> Certificate:
     """How far a network is from the best one, proven.
 
-    ``certify(problem, network)``: of any network of the problem's block, however it was trained, in the problem's scope.
+    ``certify(problem, network)``: of any network of the problem's block, however it was trained, in the scope of the
+    problem.
 
     ``certify(module, data, loss=, beta=)``: of a module of ``provenet.nn``, at whatever point your own loop left it,
     among all networks with its gates ("fixed_gates"; "linear" without gates), and for ReLU among all networks of its
     block, of any width ("all_arrangements").  Or of an ordinary two-layer ReLU network,
-    ``nn.Sequential([Flatten,] Linear, ReLU, Linear)`` or ``nn.Sequential(Conv, ReLU, [average pooling,] Flatten, Linear)``.
-    The penalty is β/2 times the squares of *all* weights of both layers.  A bias of the first Linear counts among
+    ``nn.Sequential([Flatten,] Linear, ReLU, Linear)`` or ``nn.Sequential(Conv, ReLU, [average pooling,] Flatten,
+    Linear)``.  The penalty is β/2 times the squares of *all* weights of both layers.  A bias of the first Linear counts among
     them: it is the weight of a column of ones, and the certificate speaks of networks that pay for it.  A bias of the
     last layer, or of a convolution, is no part of the block: it must be absent, or zero.  data: arrays ``(X, Y)`` or
     ``(X, Y, mask)``, or any re-iterable of such batches, like a torch DataLoader.  It is gone over more than once, some
@@ -119,17 +120,24 @@ def certify(
     if network.relu:
         data = _gathered(stream)
         _check_same(module, read, source, data)
-        settings = {"loss": kind, "sample_weight": weight, "loss_settings": loss_settings or {}}
         weight_decay = float(beta) * (len(data.Y) if mean else 1)
-        return certify_relu(
-            network,
-            read.back,
-            lambda gates: formulate(
-                block, data.X, data.Y, "relu", gates, beta=weight_decay, readout=stream.readout, mask=data.mask, **settings
-            ),
-            tol,
-            sharpen,
-        )
+
+        def pose(gates: Any) -> Problem:
+            return formulate(
+                block,
+                data.X,
+                data.Y,
+                "relu",
+                gates,
+                kind,
+                weight_decay,
+                stream.readout,
+                sample_weight=weight,
+                loss_settings=loss_settings,
+                mask=data.mask,
+            )
+
+        return certify_relu(network, read.back, pose, tol, sharpen)
     if sharpen:
         raise ValueError("sharpen: it goes with ReLU networks; solve the problem of this one instead, it is convex.")
     seen = _first_pass(network, stream, own)

@@ -112,9 +112,7 @@ class Everyone:
     def certificate(self, gap: Gap, method: str, tol: float) -> Certificate:
         problem = self.problem
         scope = "all_arrangements"
-        return certificate_from(
-            gap, problem.program.beta, problem.beta, problem.value_scale, scope, tol, method=method
-        )
+        return certificate_from(gap, problem.program.beta, problem.beta, problem.value_scale, scope, tol, method=method)
 
     def escape(self, network: TwoLayer, theta: Tensor) -> TwoLayer | None:
         """The network improved by the strongest neuron that a climb finds; None where none pulls harder than β."""

@@ -51,12 +51,13 @@ def read_module(module: nn.Module, sample: tuple[int, ...]) -> Reading:
             _check_flatten(layers[0])
         return _read_mlp(layers, flatten)
     pooled = len(kinds) == 5 and kinds[2] in _POOLS
-    if kinds[:1] and kinds[0] in _CONVOLUTIONS and kinds[1:2] == [nn.ReLU]:
-        if kinds[2 + pooled :] == [nn.Flatten, nn.Linear]:
-            _check_flatten(layers[-2])
-            return _read_cnn(layers, pooled, sample)
+    if kinds[1:2] + kinds[2 + pooled :] == [nn.ReLU, nn.Flatten, nn.Linear] and kinds[0] in _CONVOLUTIONS:
+        _check_flatten(layers[-2])
+        return _read_cnn(layers, pooled, sample)
     names = ", ".join(kind.__name__ for kind in kinds)
-    raise ValueError(f"module: nn.Sequential({names}) is no two-layer ReLU network; those that can be read are {_KINDS}.")
+    raise ValueError(
+        f"module: nn.Sequential({names}) is no two-layer ReLU network; those that can be read are {_KINDS}."
+    )
 
 
 def _check_flatten(layer: Any) -> None:
@@ -145,7 +146,9 @@ def _padding(conv: Any) -> tuple[int, ...]:
         return (0,) * len(conv.kernel_size)
     around = [d * (k - 1) for k, d in zip(conv.kernel_size, conv.dilation, strict=True)]
     if any(size % 2 for size in around):
-        raise ValueError("module: padding='same' with an even kernel pads the two sides differently, which is not read.")
+        raise ValueError(
+            "module: padding='same' with an even kernel pads the two sides differently, which is not read."
+        )
     return tuple(size // 2 for size in around)
 
 

@@ -70,6 +70,6 @@ def _train(network: TwoLayer, problem: Problem) -> None:
         value.backward()
         return value
 
-    optimiser.step(closure)  # type: ignore[arg-type]
+    optimiser.step(closure)
     if not objective(network, problem) < before:
         network.load_state_dict(kept)

@@ -1,7 +1,7 @@
 """The strongest pull of any ReLU neuron: max f(u) over all ‖u‖ ≤ 1, f(u) = ‖Σ_r σ(Φ_r u) M_r‖ (the dual's CP (11)).
 
-With all arrangements enumerated this is cone-constrained PCA.  Here no arrangement is named, so that the bounds hold for
-every network, whatever the number of arrangements: from below a climb from many starts, from above the diagonal
+With all arrangements enumerated this is cone-constrained PCA.  Here no arrangement is named, so that the bounds hold
+for every network, whatever the number of arrangements: from below a climb from many starts, from above the diagonal
 relaxation and, where the rows have low rank, branch and bound over directions.
 """
 

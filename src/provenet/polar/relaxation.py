@@ -2,7 +2,8 @@
 
 h = σ(z), z = Φu, has h_r(z_r − h_r) = 0.  So for any μ with Mᵀdiag(μ)⁻¹M ≺ I
 
-    ‖Mᵀh‖² = hᵀMMᵀh + Σ_r μ_r h_r(z_r − h_r) ≤ max_h zᵀdiag(μ)h − hᵀ(diag(μ) − MMᵀ)h = ¼ zᵀdiag(μ)(diag(μ) − MMᵀ)⁻¹diag(μ)z
+    ‖Mᵀh‖² = hᵀMMᵀh + Σ_r μ_r h_r(z_r − h_r)
+           ≤ max_h zᵀdiag(μ)h − hᵀ(diag(μ) − MMᵀ)h = ¼ zᵀdiag(μ)(diag(μ) − MMᵀ)⁻¹diag(μ)z
 
 and with Woodbury's identity, over ‖u‖ ≤ 1, the square of the bound is the convex function
 

@@ -1,12 +1,12 @@
 """Branch and bound over the directions of u, for max ‖Σ_r σ(Φ_r u) M_r‖ over all unit u, in few dimensions.
 
-A cell is a simplicial cone, u = Σ α_i u_i with α ≥ 0.  A row whose sides Φ_r u_i have one sign is open or closed all over
-it; of the others σ(z) = z/2 + |z|/2.  So on the cell
+A cell is a simplicial cone, u = Σ α_i u_i with α ≥ 0.  A row whose sides Φ_r u_i have one sign is open or closed all
+over it; of the others σ(z) = z/2 + |z|/2.  So on the cell
 
     f(u) ≤ F(u) = ‖Gᵀu‖ + ½ Σ_{undecided} ‖M_r‖ |Φ_r u|,      G = Σ_open Φ_r M_rᵀ + ½ Σ_undecided Φ_r M_rᵀ
 
-which is convex and positively homogeneous: at most the linear Σ α_i F(u_i).  Cells are halved across their longest edge,
-the worst first.
+which is convex and positively homogeneous: at most the linear Σ α_i F(u_i).  Cells are halved across their longest
+edge, the worst first.
 """
 
 from __future__ import annotations

@@ -276,7 +276,7 @@ class _Samples:
         return found
 
     def table(self) -> Array | None:
-        """The rows of Φ, of unit length, without those of zeros; None where a block's hidden values are no such table."""
+        """The rows of Φ, of unit length, without those of zeros; None where hidden values are no such table's."""
         if type(self.form).hidden is not Rows.hidden:
             return None
         prepared = [self.form.prepare(x) for _, x in self.batches()]

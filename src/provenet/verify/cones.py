@@ -1,7 +1,7 @@
 """Cone-constrained PCA for ReLU: upper bounds of max ‖Gᵀu‖ over ‖u‖ ≤ 1 with u on the right side of every row.
 
-For one output any multipliers λ ≥ 0 give the bound ‖g + Kᵀλ‖; in the plane the cone is a range of angles; elsewhere the
-spectral norm has to do.
+For one output any multipliers λ ≥ 0 give the bound ‖g + Kᵀλ‖; in the plane the cone is a range of angles, and in space
+its facets are such planes; elsewhere the spectral norm has to do.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 _WIDER = 1e-11  # radians added to either end of a range of angles
 _VIOLATED = 1e-11
+_FACET = 1e-9  # of a unit vector's side: no farther from a plane than rounding may have put it
+_MOST_ROWS = 2_000  # of a cone in space: every row may be a facet
 
 
 def cone_bound(G: Array, K: Array) -> float:
@@ -21,7 +23,9 @@ def cone_bound(G: Array, K: Array) -> float:
         return spectral
     if G.shape[1] == 1:
         return min(spectral, max(projected_length(G[:, 0], K), projected_length(-G[:, 0], K)))
-    return min(spectral, _plane(G, K)) if G.shape[0] == 2 else spectral
+    if G.shape[0] == 2:
+        return min(spectral, _plane(G, K))
+    return min(spectral, _space(G, K)) if G.shape[0] == 3 and len(K) <= _MOST_ROWS else spectral
 
 
 def projected_length(g: Array, K: Array) -> float:
@@ -69,6 +73,27 @@ def _plane(G: Array, K: Array) -> float:
     if top <= high:
         square = mean + radius
     return float(np.sqrt(max(square, 0.0))) * (1 + 1e-12) + 1e-13 * float(np.sqrt(mean + radius))
+
+
+def _space(G: Array, K: Array) -> float:
+    """In space ‖Gᵀu‖ is largest at the top singular vector, if the cone holds it, else on a facet: a plane."""
+    values, vectors = np.linalg.eigh(G @ G.T)
+    side = K @ vectors[:, 2]
+    twin = values[2] - values[1] <= 1e-6 * values[2]  # then some other vector may be as good
+    if twin or side.min() >= -_FACET or side.max() <= _FACET:
+        return np.inf
+    found = 0.0
+    for row in np.unique(K, axis=0):
+        basis = np.linalg.svd(row[None])[2][1:].T  # (3, 2): the plane row·u = 0
+        lines = K @ basis
+        size = np.linalg.norm(lines, axis=1)
+        flat = lines[size > _FACET] / size[size > _FACET, None]
+        bound = _plane(basis.T @ G, flat) if len(flat) else np.inf
+        if np.isfinite(bound):  # else the plane meets the cone in a ray or less, which other facets have
+            found = max(found, bound)
+        elif len(flat) == 0:
+            return np.inf
+    return found * (1 + 1e-9)
 
 
 def _inside(normal: Array) -> float | None:
