@@ -33,7 +33,8 @@ from provenet.solvers.loop import Method, Point
 from provenet.variable import Factors
 
 _SHARE = 0.7  # the largest ‖A_kᵀu‖ of a cold start, over the middle of the cones, as a share of β
-_REFINEMENTS = 2
+_REFINEMENTS = 3
+_DUST = 1e-5  # of the largest: interior points leave a dust of neurons this small
 
 
 @dataclass(frozen=True)
@@ -177,9 +178,13 @@ def relaxed_bound(program: Program, fit: Fit, walls: Walls, at: Between) -> floa
 
 
 def _settled(program: Program, state: CopositiveState, at: Between) -> Factors:
-    """The neurons of T, with what rounding did to the residual W taken out again."""
+    """The neurons of T, and W as their residual: what rounding did to it, and the dust of neurons left out, is made up
+    for in the second layers of the others."""
     scaling = at.centre.scaling
     u, gate = neurons(scaling.G * scaling.lam.sqrt()[:, None, :], state.walls.normals, _cones(program))
+    size = u.square().sum(1)
+    keep = size > _DUST * size.max()
+    u, gate = u[keep], gate[keep]
 
     def second_layer(a: Tensor) -> Tensor:
         A = scaling.dual @ a  # A_k = G⁻ᵀ(GᵀA_k)
