@@ -70,3 +70,16 @@ def test_a_folder_that_claims_a_wider_scope_is_refused(table: Path, tmp_path: Pa
     (out / "certificate.json").write_text(json.dumps(proof), encoding="utf-8")
     with pytest.raises(ValueError):
         pn.load(out)
+
+
+def test_whitening_goes_with_the_model(table: Path, tmp_path: Path) -> None:
+    assert run("fit", table, "-t", "y", "--whiten").exit_code == 2  # 18 rows of two columns
+    draw = np.random.default_rng(1)
+    wide = tmp_path / "wide.npz"
+    np.savez(wide, X=draw.standard_normal((6, 9)), y=np.arange(6) % 2)
+    out = tmp_path / "white"
+    fitted = run("fit", wide, "--whiten", "--gates", "6", "--task", "classification", "-o", out)
+    assert fitted.exit_code == 0, fitted.output
+    assert run("certify", out, wide).exit_code == 0
+    assert run("export", out).exit_code == 1
+    assert run("fit", wide, "--whiten", "--cv", "2", "-o", tmp_path / "cv").exit_code == 2

@@ -70,10 +70,11 @@ def certify(
     among all networks with its gates ("fixed_gates"; "linear" without gates), and for ReLU among all networks of its
     block, of any width ("all_arrangements").  Or of an ordinary two-layer ReLU network,
     ``nn.Sequential([Flatten,] Linear, ReLU, Linear)`` or ``nn.Sequential(Conv, ReLU, [average pooling,] Flatten,
-    Linear)``.  The penalty is β/2 times the squares of *all* weights of both layers.  A bias of the first Linear counts among
-    them: it is the weight of a column of ones, and the certificate speaks of networks that pay for it.  A bias of the
-    last layer, or of a convolution, is no part of the block: it must be absent, or zero.  data: arrays ``(X, Y)`` or
-    ``(X, Y, mask)``, or any re-iterable of such batches, like a torch DataLoader.  It is gone over more than once, some
+    Linear)``. The penalty is β/2 times the squares of *all* weights of both layers. A bias of the first Linear counts
+    among them: it is the weight of a column of ones, and the certificate speaks of networks that pay for it. A bias of
+    the last layer, or of a convolution, is no part of the block: it must be absent, or zero.
+
+    data: arrays ``(X, Y)`` or ``(X, Y, mask)``, or any re-iterable of such batches, like a torch DataLoader.  It is gone over more than once, some
     samples at a time, in float64; only predictions and targets are kept.  A loader may shuffle, but every pass
     must bring the same samples.  Labels for ``"softmax"`` may be class indices.
 

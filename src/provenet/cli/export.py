@@ -27,6 +27,8 @@ def export(
     Example: provenet export iris --out iris.onnx
     """
     model, estimator = load_model(folder)
+    if getattr(estimator, "whiten", False):
+        raise ValueError(f"{folder}: the model whitens its inputs, which the graph does not; use provenet predict.")
     path = export_onnx(model.network, out or folder.with_name(f"{folder.resolve().name}.onnx"), precision)
     classes = getattr(estimator, "classes_", None)
     if json:

@@ -27,8 +27,8 @@ class SavedModel:
 
     ``gate_vectors`` (P, p) are all gates of the problem, used by a neuron or not, and ``gate_group`` (P,) their groups
     where the block has groups.  ``data`` is the fingerprint of the samples, targets, weights and mask; ``weights`` is
-    the digest of the network the certificate speaks of.  ``complete``: the gates are all arrangements of the data, which
-    are found anew on data given anew.  ``run`` says how the network was found, ``source`` where the
+    the digest of the network the certificate speaks of.  ``complete``: the gates are all arrangements of the data,
+    found anew on data given anew.  ``run`` says how the network was found, ``source`` where the
     data came from.
     """
 
