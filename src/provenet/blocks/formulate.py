@@ -99,11 +99,12 @@ def formulate(
         token_mask = None if token_mask is None else token_mask[used]
     Y = as_masked_targets(Y, token_mask, readout, loss_name)
     p, _ = block.weights(X, Y.shape[-1])
-    stretch = _spike_free(block, X) if complete else None
-    if stretch is None:
+    alone = _open_gate(block, X) if complete else None
+    if alone is None:
         gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed, gate_group)
+        stretch = None
     else:
-        gate_vectors, patterns = open_gate(block.rows(X.to(torch.float64)))
+        gate_vectors, patterns, stretch = alone
     user_loss = make_loss(loss, Y, weight, loss_settings or {})
     scaled_loss, units = normalised(user_loss, block.size(X), block.degree)
     grouping = {} if gate_group is None else {"group": gate_group}
@@ -153,10 +154,11 @@ def _cone_gauge(
     return ConeNuclear(cones) if stretch is None else SpikeFree(cones, stretch=stretch)
 
 
-def _spike_free(block: Block, X: Tensor) -> float | None:
-    """What `spike_free_stretch` says of the block's rows, where it has a table of them."""
+def _open_gate(block: Block, X: Tensor) -> tuple[Tensor, Tensor, float] | None:
+    """The one gate that rows orthogonal to one another need, its pattern and `spike_free_stretch`; None for others."""
     rows = block.rows(X.to(torch.float64)) if block.groups == 1 else None
-    return None if rows is None else spike_free_stretch(rows)
+    stretch = None if rows is None else spike_free_stretch(rows)
+    return None if rows is None or stretch is None else (*open_gate(rows), stretch)
 
 
 def as_masked(block: Block, X: Any, mask: Any) -> tuple[Tensor, Tensor | None]:
