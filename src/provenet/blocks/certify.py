@@ -74,9 +74,9 @@ def certify(
     among them: it is the weight of a column of ones, and the certificate speaks of networks that pay for it. A bias of
     the last layer, or of a convolution, is no part of the block: it must be absent, or zero.
 
-    data: arrays ``(X, Y)`` or ``(X, Y, mask)``, or any re-iterable of such batches, like a torch DataLoader.  It is gone over more than once, some
-    samples at a time, in float64; only predictions and targets are kept.  A loader may shuffle, but every pass
-    must bring the same samples.  Labels for ``"softmax"`` may be class indices.
+    data: arrays ``(X, Y)`` or ``(X, Y, mask)``, or any re-iterable of such batches, like a torch DataLoader. It is gone
+    over more than once, some samples at a time, in float64; only predictions and targets are kept. A loader may
+    shuffle, but every pass must bring the same samples. Labels for ``"softmax"`` may be class indices.
 
     The objective is the *sum* of the samples' losses plus beta·module.penalty().  A loop that minimises the mean over
     the n samples plus β·penalty() minimises the same thing divided by n: with ``mean=True`` beta is that β, and the

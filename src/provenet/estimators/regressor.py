@@ -63,8 +63,8 @@ class ProvenRegressor(SingleBeta, _Regressor):
     over the tokens of a block that has them, or "tokens", with a target for each, y (n, s) or (n, s, c);
     ``fit_intercept``, for "mlp" alone, gives X a column of ones, whose weights are penalised like the others (a block
     object has its own settings); ``solver``, ``tol``, ``max_steps`` and ``max_seconds`` as in `provenet.solve`;
-    ``warm_start`` begins at the last solution where sizes and gates agree; ``verbose=1`` prints each look at the gap; ``whiten``
-    (ZCA, for tables with no more samples than features) makes XXᵀ = I first, and does the same to new data.
+    ``warm_start`` begins at the last solution where sizes and gates agree; ``verbose=1`` prints each look at the gap;
+    ``whiten`` (ZCA, for tables with no more samples than features) makes XXᵀ = I first, and does the same to new data.
 
     Fitted: ``network_`` (a torch module), ``certificate_``, ``dual_gap_`` (the certificate's absolute gap),
     ``n_iter_``, ``solution_``, ``sample_shape_``, ``n_features_in_``.
