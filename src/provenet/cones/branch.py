@@ -2,8 +2,8 @@
 
 max ‖Gᵀu‖ over unit u in the cone is max f(v) over unit v, f(v) = ‖Proj_K(Gv)‖, which is convex and positively
 homogeneous.  So on a simplicial cell, v = Σ α_i v_i with α ≥ 0, it is at most the linear function ℓᵀv that meets it at
-the v_i, and at most ‖ℓ‖ on unit vectors.  The excess falls with the square of the cell's size; where one ray of the
-cone serves all of a cell, it is zero.
+the v_i, and at most ‖ℓ‖ on unit vectors; where ℓ is not in the cell, at most what its facets allow.  The excess falls
+with the square of the cell's size; where one ray of the cone serves all of a cell, it is zero.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from provenet.cones.projection import project
 
 _MOST_OUTPUTS = 6  # beyond, the first 2^c cells are too coarse to be of use
 _WAVE = 2_048  # cells split at a time
-_ROUNDING = 1e-12  # of the small systems that give ℓ
+_ROUNDING = 1e-14  # of a few sums of products
+_OUTSIDE = 1e-6  # ℓ is outside a cell where a weight is below zero by more than rounding
+_MOST_FACETS = 6  # of a cell whose facets are looked at
 
 
 class Leaf(NamedTuple):
@@ -94,8 +96,27 @@ def _evaluate(cones: Cones, G: Tensor, pull: Tensor, gate: Tensor, best: Tensor,
 
 
 def _bound(cells: Tensor, height: Tensor) -> Tensor:
-    """‖ℓ‖ for the ℓ with ℓᵀv_i = f(v_i)."""
-    return torch.linalg.vector_norm(torch.linalg.solve(cells, height[:, :, None]), dim=(1, 2)) * (1 + _ROUNDING)
+    """max ℓᵀv over unit v of cells (M, k, r), for the ℓ of their span with ℓᵀv_i = f(v_i), heights (M, k).
+
+    Small cells make for bad systems.  But any ℓ will do: f(v) ≤ ℓᵀv + Σ α_i (f(v_i) − ℓᵀv_i), and Σ α_i ≤ √k, as the
+    generators of a cell make no obtuse angles.
+    """
+    k = cells.shape[1]
+    gram = torch.bmm(cells, cells.mT)
+    weight = torch.linalg.solve(gram, height[:, :, None])  # ℓ = Σ α_i v_i
+    weight = weight + torch.linalg.solve(gram, height[:, :, None] - torch.bmm(gram, weight))
+    slope = torch.bmm(cells.mT, weight)
+    missed = (height - torch.bmm(cells, slope).squeeze(2)).clamp_min(0).amax(1)
+    length = torch.linalg.vector_norm(slope, dim=(1, 2))
+    bound = (length + k**0.5 * missed) * (1 + _ROUNDING)
+    weight = weight.squeeze(2)
+    outside = torch.nonzero(weight.amin(1) < -_OUTSIDE * weight.abs().amax(1)).flatten()
+    if k == 1 or k > _MOST_FACETS or outside.numel() == 0:
+        return bound
+    others = [[j for j in range(k) if j != i] for i in range(k)]
+    facets = torch.stack([_bound(cells[outside][:, rest], height[outside][:, rest]) for rest in others])
+    bound[outside] = torch.minimum(bound[outside], facets.amax(0))
+    return bound
 
 
 def _halves(

@@ -17,8 +17,9 @@ from provenet.cones.cones import Cones
 from provenet.cones.projection import project
 
 _ROWS = 5  # and p more, of each gate, take part at first and are kept from round to round
+_MOST_ROWS = 12
 _NEW_ROWS = 4  # that join them in each round
-_ROUNDS = 6
+_ROUNDS = 5
 _PAIRS = 2**24  # of rows (gates × rows × rows) looked at at a time
 _STEPS = 80
 _SHRINK = 0.1  # of the barrier, each time Newton has caught up with it
@@ -48,7 +49,7 @@ def relaxed(cones: Cones, G: Tensor, u: Tensor, target: Tensor) -> Tensor:
         value, S, U = _minimise(unit[open_], rows, goal[open_])
         share = torch.einsum("bij,bi,bj->bi", S, weight, weight)
         best[open_] = torch.minimum(best[open_], value + depth * (1 + share.sum(1)))
-        kept = torch.topk(share, min(_ROWS + rows.shape[2], share.shape[1]), dim=1).indices
+        kept = torch.topk(share, min(_ROWS + rows.shape[2], _MOST_ROWS, share.shape[1]), dim=1).indices
         rows = torch.gather(rows, 1, kept[:, :, None].expand(-1, -1, rows.shape[2]))
         weight = torch.gather(weight, 1, kept)
         rows = torch.cat([rows, _violated(cones.restrict(open_), U)], dim=1)
@@ -67,7 +68,7 @@ def _first_rows(cones: Cones, pull: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
     held = project(cones.rows, cones.signs, pull)
     slack.scatter_add_(1, held.rows, -held.multipliers)  # rows that hold u back come first
     slack.masked_fill_(torch.linalg.vector_norm(cones.rows, dim=1) == 0, torch.inf)
-    few = min(_ROWS + u.shape[1] - 1, cones.rows.shape[0])
+    few = min(_ROWS + u.shape[1] - 1, _MOST_ROWS, cones.rows.shape[0])
     chosen = torch.topk(slack, few, dim=1, largest=False).indices
     rows = cones.rows[chosen] * torch.gather(cones.signs, 1, chosen)[:, :, None]
     weight = torch.ones(len(u), few + 1, dtype=u.dtype)

@@ -1,6 +1,7 @@
 """The cone-nuclear norm of a matrix, from both sides.
 
-    ‖Z‖_{*,K} = min Σ_j ‖u_j‖‖v_j‖  over  Z = Σ_j u_j v_jᵀ, Ku_j ≥ 0   =   max ⟨G, Z⟩  over  max_{u ∈ K, ‖u‖ ≤ 1} ‖Gᵀu‖ ≤ 1
+    ‖Z‖_{*,K} = min Σ_j ‖u_j‖‖v_j‖  over  Z = Σ_j u_j v_jᵀ,  Ku_j ≥ 0
+              = max ⟨G, Z⟩          over  ‖Gᵀu‖ ≤ 1 for all unit u with Ku ≥ 0
 
 Any factorisation bounds it from above, any G from below.  For one output it is min ‖a‖ + ‖b‖ over a − b = z, a and b in
 the cone.
