@@ -113,6 +113,12 @@ def test_convolutions_train_and_stay_feasible() -> None:
     assert_same_objective(solution)
 
 
+def test_auto_takes_blocks_without_a_table_of_rows() -> None:
+    solution = pn.solve(relu_problem("attention", normal(6, 2, 2), 1, gates=3), max_steps=1)
+    assert solution.method == "bm"
+    assert_feasible(solution)
+
+
 def test_masked_tokens() -> None:
     X, mask = normal(8, 4, 2), np.arange(4) < np.array([4, 3, 2, 4, 1, 2, 3, 4])[:, None]
     problem = relu_problem("attention", X, 2, gates=4, mask=mask)

@@ -21,6 +21,7 @@ from provenet.solvers.ipm import IPM, unknowns_of
 from provenet.solvers.loop import Method
 from provenet.solvers.relu_admm import ReluADMM
 from provenet.solvers.relu_bm import ReluBM
+from provenet.solvers.relu_working_set import ReluWorkingSet
 from provenet.solvers.working_set import WorkingSetIPM
 
 METHODS: dict[str, type[Method[Any]]] = {
@@ -33,6 +34,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "closed_form": ClosedForm,
     "frank_wolfe": FrankWolfe,
     "cutting_plane": CuttingPlane,
+    "working_set": ReluWorkingSet,
 }
 
 # what a name means for the programs of ReLU
@@ -84,8 +86,13 @@ def _automatic(program: Program) -> list[Stage]:
     where both crawl, as they do at small β, Newton on the few neurons left finishes.
     """
     if not program.gauge.has_prox:
+        if isinstance(program.gauge, ConeNuclear) and program.gauge.implicit is not None:
+            return [Stage(_able(ReluBM(), program))]
         if ClosedForm().refuses(program) is None:
             return [Stage(ClosedForm())]
+        one_output = ReluWorkingSet()
+        if one_output.refuses(program) is None and memory.fits(one_output.memory(program), 0.5):
+            return [Stage(one_output), Stage(FrankWolfe())]
         planar = program.operator.p <= 2 and Copositive().refuses(program) is None
         return [*([Stage(Copositive())] if planar else []), Stage(_able(FrankWolfe(), program))]
     interior, kernel = IPM(), ADMM()
