@@ -97,11 +97,11 @@ def _split(whole: np.ndarray, K: np.ndarray, gate: int) -> Factors:
     p = K.shape[1]
     U, Z = whole[:p, :p], whole[:p, p:]
     C = np.maximum(K @ U @ K.T, 0.0)
-    L = np.zeros_like(C)
-    L[0, 0] = np.sqrt(C[0, 0])
-    if len(C) == 2:
-        L[1, 0] = C[1, 0] / max(L[0, 0], 1e-300)
-        L[1, 1] = np.sqrt(max(C[1, 1] - L[1, 0] ** 2, 0.0))
+    L = np.sqrt(np.diag(np.diag(C)))
+    if len(C) == 2 and C.max() > 0:
+        big = int(np.argmax(np.diag(C)))
+        L[1 - big, big] = min(C[0, 1] / L[big, big], L[1 - big, 1 - big])
+        L[1 - big, 1 - big] = np.sqrt(L[1 - big, 1 - big] ** 2 - L[1 - big, big] ** 2)
     first = torch.from_numpy(np.linalg.solve(K, L))  # (p, p): a_i in its columns
     second = torch.linalg.pinv(first, rtol=1e-13) @ torch.from_numpy(Z)
     return _balanced(first.T, second, gate)

@@ -15,16 +15,18 @@ from torch import Tensor
 from provenet.certificates import Gap
 from provenet.cones import Cones, Projection, project
 from provenet.gauges import ConeNuclear
+from provenet.losses import Huber
 from provenet.problem import Program
 from provenet.solvers.ipm_blocks import LinAlgError
 from provenet.solvers.loop import Method, Point
-from provenet.solvers.relu_ipm import Iterate, advance, central, residual
+from provenet.solvers.relu_ipm import Iterate, advance, central
 from provenet.solvers.relu_ipm_pairs import Pairs, Table
 from provenet.variable import Factors
 
 _FIRST = 0.5  # of the objective: the complementarity of the first iterate
 _FILL = 8  # times the samples: as many unknowns may there be at first
 _HALF = 0.5  # of β_max: pairs below it need no exact price to begin with
+_MOST_SQUARES = 2e8  # numbers in the table of Φ_rΦ_rᵀ
 _ROUND = 0.1  # what a round leaves of the complementarity
 _STEP = 0.01  # what a step leaves of the certified gap
 _AIM = 0.3  # of the gap a step wants, for the complementarity alone
@@ -95,8 +97,13 @@ class ReluWorkingSet(Method[ReluState]):
             return "it needs the ReLU program of a block with a table of rows."
         if op.q != 1 or op.output_shape[-1] != 1:
             return f"it needs one output; this program has {max(op.q, op.output_shape[-1])}."
+        if isinstance(program.loss, Huber):
+            return "its Newton steps need a loss without kinks in its slope, and Huber's has two a sample."
         if op.dtype != torch.float64:
             return "it works in float64 only."
+        squares = len(program.gauge.cones.rows) * op.p * (op.p + 1) / 2
+        if squares > _MOST_SQUARES:
+            return f"the squares of its rows are {squares:.2g} numbers, more than {_MOST_SQUARES:.0e}."
         return None
 
     def memory(self, program: Program) -> int:
@@ -220,8 +227,9 @@ def _pairs(program: Program, table: Table, which: Tensor) -> Pairs:
 
 
 def _own_polar(program: Program, at: Iterate) -> Tensor:
-    """‖y − residual‖ = ‖Aᵀ∇L − Kᵀλ‖ (J,): the iterate's own multipliers bound the polar of its pairs."""
-    return torch.linalg.vector_norm(at.y - residual(program, at), dim=1)
+    """‖Aᵀ∇L − Kᵀλ‖ (J,): the iterate's own multipliers bound the polar of its pairs."""
+    theta = program.loss.gradient(at.prediction.view(program.operator.output_shape)).reshape(-1)
+    return torch.linalg.vector_norm(at.pairs.adjoint(theta) - at.pairs.pushed(at.multipliers), dim=1)
 
 
 def _objective(program: Program, at: Iterate) -> float:
