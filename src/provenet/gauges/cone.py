@@ -147,7 +147,7 @@ class ConeNuclear(Gauge):
     def factorise(self, stack: Stack) -> Factors:
         """Neurons in their cones that add up to the stack, of the penalty ``bounds(stack).upper``, up to rounding."""
         cones = self._rows("factorise")
-        parts = [Factors.empty(*stack.shape[1:], stack.dtype)]
+        parts = [Factors.empty(stack.shape[1], stack.shape[2], stack.dtype)]
         for k in range(len(stack)):
             _, _, u, v = factorised(cones.restrict(torch.tensor([k])), stack[k])
             root = torch.linalg.vector_norm(v, dim=1, keepdim=True).sqrt()
