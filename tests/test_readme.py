@@ -34,17 +34,19 @@ def assert_same(printed: str, promised: str) -> None:
     assert NUMBER.sub("#", printed).split() == NUMBER.sub("#", promised).split()
     for line, said in zip(printed.splitlines(), promised.splitlines(), strict=True):
         for got, want in zip(NUMBER.findall(line), NUMBER.findall(said), strict=True):
-            if any(word in line for word in ("gap", "bound", "neurons", "polar")):
-                assert float(got) < 1000 * max(float(want), 1e-9)
+            if "accuracy" not in line and any(word in line for word in ("gap", "bound", "neurons", "polar")):
+                assert float(got) < 20 * max(float(want), 1e-9)
+            elif "neurons" in line:
+                assert float(got) == pytest.approx(float(want), rel=0.3 if float(want) >= 1 else 0.02)
             else:
                 assert float(got) == pytest.approx(float(want), rel=2e-3)
 
 
 def test_there_are_examples() -> None:
-    assert [kind for kind, _, _ in examples()] == ["python", "sh"]
+    assert [kind for kind, _, _ in examples()] == ["python", "python", "sh"]
 
 
-@pytest.mark.parametrize(("kind", "code", "promised"), examples(), ids=["python", "sh"])
+@pytest.mark.parametrize(("kind", "code", "promised"), examples(), ids=["python", "blocks", "sh"])
 def test_example_prints_what_the_readme_says(kind: str, code: str, promised: str, tmp_path: Path) -> None:
     assert_same(run(kind, code, tmp_path), promised)
 

@@ -170,7 +170,8 @@ class Problem:
             if None in names:
                 raise ValueError(
                     "network: a neuron's gate is none of the problem's gates. Formulate the problem with "
-                    "gates=network.gates to certify this network among networks with its own gates."
+                    "gates=network.gates (with groups, gate_group=network.group) to certify this network among those "
+                    "with its own gates."
                 )
             found[members] = torch.tensor(names, dtype=torch.long)[which]
         return found

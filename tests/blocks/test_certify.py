@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import provenet as pn
 from provenet.blocks import block_of, stream
 from provenet.certificates import Certificate
+from provenet.polar import bounds
 from provenet.testing.examples import Example, examples
 from provenet.variable import Factors
 
@@ -238,6 +239,7 @@ def test_wrong_use_says_what_to_do() -> None:
     refused("module: a Problem or one of provenet.nn's modules is needed, got Linear", nn.Linear(3, 2))
     refused("got str", "mlp")
     refused("the problem has its own", problem, module)
+    refused("the problem has its own", problem, module, loss=None, beta=None, sample_weight=np.ones(N))
     refused("loss, beta: to certify a module both must be given", loss=None)
     refused("beta: it must be a positive", beta=-1.0)
     refused("loss: 'mse' is unknown", loss="mse")
@@ -286,3 +288,31 @@ def test_a_module_of_another_forward_is_refused() -> None:
     _, _, data = mlp()
     with pytest.raises(ValueError, match="not a network of this block"):
         pn.certify(Shifted(3, 2), data, loss="squared", beta=0.1)
+
+
+def test_variables_too_large_to_form(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The polar by products with vectors, each a pass over the batches: looser, never below."""
+    problem, module, data = posed(Example("attention", (3, 4), outputs=3), "gated_relu", "mean")
+    exact = pn.certify(problem, module)
+    monkeypatch.setattr(bounds, "LARGE_BYTES", 0)
+    by_gate = pn.certify(module, Batches(data, 4), loss="squared", beta=problem.beta)
+    assert_same(by_gate, exact)
+    monkeypatch.setattr(bounds, "_exact", lambda operator, final: False)
+    probable = pn.certify(module, Batches(data, 4), loss="squared", beta=problem.beta)
+    assert probable.bound == "probabilistic"
+    assert exact.polar_max * (1 - 1e-12) <= probable.polar_max <= exact.polar_max * (1 + 1e-5)
+    assert probable.dual <= exact.dual * (1 + 1e-12)
+
+
+def test_the_zero_network() -> None:
+    """Optimal from beta_max on; but without neurons it has no gates to be certified among."""
+    problem, _, data = mlp("linear")
+    beta = 1.01 * problem.beta_max
+    problem = problem.with_beta(beta)
+    zero = problem.network(Factors.empty(3, 2))
+    found = pn.certify(zero, data, loss="squared", beta=beta)
+    assert_same(found, pn.certify(problem, zero))
+    assert found.status == "certified"
+    gated, _, _ = mlp()
+    with pytest.raises(ValueError, match="no neuron"):
+        pn.certify(gated.network(Factors.empty(3, 2)), data, loss="squared", beta=beta)

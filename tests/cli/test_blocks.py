@@ -38,6 +38,7 @@ def test_every_block_is_fitted_predicts_and_is_certified(run, name):
     predicted = run("predict", "model", "data.npz", "--json").json["prediction"]
     masked = {} if mask is None else {"mask": mask}
     assert predicted == loaded.predict(X, **masked).tolist()
+    assert run("export", "model", "--precision", "float64", "--json").json["out"] == "model.onnx"
     told = run("certify", "model", "data.npz", "--json")
     assert told.code == 0, told.err
     assert told.json["data_differences"] == []

@@ -109,3 +109,29 @@ def test_demo_data():
     X, y = digits()
     assert X.shape == (1797, 64)
     assert (X.min(), X.max(), len(set(y.tolist()))) == (0.0, 1.0, 10)
+
+
+def test_rows_are_read_as_tokens_or_images(tmp_path):
+    X = np.arange(48, dtype=np.float32).reshape(4, 12)
+    np.savez(tmp_path / "flat.npz", X=X, y=np.arange(4), mask=np.ones((4, 3)))
+    tokens = load_dataset(tmp_path / "flat.npz", tokens=3)
+    assert tokens.X.dtype == np.float32
+    assert tokens.X[1].tolist() == X[1].reshape(3, 4).tolist()
+    assert tokens.mask.shape == (4, 3)
+    image = load_dataset(tmp_path / "flat.npz", image=(1, 3, 4))
+    assert image.X.shape == (4, 1, 3, 4)
+    again = load_like(tmp_path / "flat.npz", image.source, with_targets=True, shape=(1, 3, 4))
+    np.testing.assert_array_equal(again.X, image.X)
+    for wrong in ({"tokens": 5}, {"image": (1, 5, 5)}):
+        with pytest.raises(ColumnError, match="cannot be read as"):
+            load_dataset(tmp_path / "flat.npz", **wrong)
+    np.savez(tmp_path / "deep.npz", X=X.reshape(4, 3, 4), y=np.arange(4))
+    assert load_dataset(tmp_path / "deep.npz", tokens=3).X.shape == (4, 3, 4)
+    with pytest.raises(ColumnError, match="samples of shape 3 × 4 cannot be read as 6 tokens"):
+        load_dataset(tmp_path / "deep.npz", tokens=6)
+
+
+def test_labels_of_tokens_are_classes():
+    labels = np.arange(12).reshape(4, 3) % 2
+    assert guess_task(labels, tokens=True) == "classification"
+    assert guess_task(labels) == guess_task(labels + 0.5, tokens=True) == "regression"

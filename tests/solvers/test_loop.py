@@ -150,5 +150,5 @@ def test_a_start_of_another_problem_is_refused(method: str) -> None:
     for problem in (few, other):
         with pytest.raises(ValueError, match="start: it is of another problem"):
             pn.solve(problem, method, start=start)
-    with pytest.raises(ValueError, match="start: a Solution or Factors"):
-        pn.solve(many, method, start=start.network())
+    with pytest.raises(ValueError, match="start: a Solution, a network or Factors"):
+        pn.solve(many, method, start="the last one")

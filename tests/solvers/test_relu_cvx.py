@@ -33,7 +33,8 @@ def test_certified_and_exactly_feasible(shape: tuple[int, int, int], more: dict[
     found = pn.solve(posed, "cvx", tol=1e-7)
     assert -1e-11 <= found.certificate.relative_gap <= 1e-7
     gauge = posed.program.gauge
-    assert isinstance(gauge, ConeNuclear) and gauge.cones is not None
+    assert isinstance(gauge, ConeNuclear)
+    assert gauge.cones is not None
     assert float(gauge.cones.slack(found.factors.left, found.factors.gate).min()) >= 0
 
 

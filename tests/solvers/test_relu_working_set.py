@@ -190,7 +190,8 @@ def _points(rng: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
 def test_central_points_are_central_and_steps_lower_the_complementarity() -> None:
     posed = problem(n=30, d=4)
     program = posed.program
-    assert isinstance(program.gauge, ConeNuclear) and program.gauge.cones is not None
+    assert isinstance(program.gauge, ConeNuclear)
+    assert program.gauge.cones is not None
     table = Table.of(program.gauge.cones)
     P = program.operator.n_gates
     sign = torch.cat([torch.ones(P), -torch.ones(P)]).double()
@@ -201,7 +202,8 @@ def test_central_points_are_central_and_steps_lower_the_complementarity() -> Non
     values = [at.complementarity(program.beta)]
     while values[-1] > 1e-7 * values[0] and len(values) < 40:
         at = advance(program, table, at)
-        assert float(at.s.min()) > 0 and float(pairs.slack(at.u).min()) > 0
+        assert float(at.s.min()) > 0
+        assert float(pairs.slack(at.u).min()) > 0
         values.append(at.complementarity(program.beta))
     assert values[-1] < 1e-6 * values[0]
     assert float(residual(program, at).abs().max()) < 1e-6 * program.beta

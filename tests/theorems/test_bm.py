@@ -86,7 +86,7 @@ def test_escape_lowers_the_objective_until_nothing_violates(loss: str) -> None:
 def test_escape_is_a_descent_from_any_point_not_only_a_stationary_one() -> None:
     program = make_program("squared", 4)
     empty = place(program, Factors.empty(3, 3))
-    out = escape(program, empty, most=100)
+    out = escape(program, empty, most=8)
     assert out is not None
     assert out.value < empty.value
     assert out.factors.n_neurons == 8

@@ -27,6 +27,7 @@ class SelfAttention(Block):
 
     name = "attention"
     degree = 3
+    order = 2
     module = modules.SelfAttention
     tokens = True
     masks = True
@@ -62,14 +63,6 @@ class SelfAttention(Block):
     def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         """Two sums of d products, one after the other: 2d roundings and those of the products."""
         return (2 * X.shape[2] + 8) * torch.finfo(X.dtype).eps * self.sides(X.abs(), vectors.abs())
-
-    def _torn(self, x: Tensor, vectors: Tensor, group: int, side: Tensor) -> Tensor:
-        noise = self.noise(x, vectors)
-        decided = side.abs() > noise
-        tied = (side == 0) & (noise > 0)
-        if bool(tied.any()):  # a tie only if it is one in another order of summation too
-            tied &= self.sides(x.flip(2), vectors.flip(1)) == 0
-        return ~(decided | tied | (noise == 0))
 
     def operator(
         self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None

@@ -21,6 +21,7 @@ class Block(ABC):
     """A frozen dataclass of settings that ties an operator to a module.
 
     ``degree``: how often X enters: A(sX) = s^degree A(X).  ``tokens``: whether its outputs are tokens, to be read out.
+    ``order``: how often X enters a row of Φ, where a side is a plain sum of products; 0 where it is more than that.
     ``masks``: whether the number of tokens may vary.  ``groups``: into how many groups features and outputs are split,
     each with neurons and gates of its own.
     """
@@ -30,6 +31,7 @@ class Block(ABC):
     module: type[modules.TwoLayer]
     tokens: bool = False
     masks: bool = False
+    order: int = 0
 
     @property
     def groups(self) -> int:
@@ -86,7 +88,15 @@ class Block(ABC):
         return out.flatten(1), torn
 
     def _torn(self, x: Tensor, vectors: Tensor, group: int, side: Tensor) -> Tensor:
-        return (side != 0) & (side.abs() <= self.noise(x, vectors, group))
+        """Where the side is within rounding of zero; an exact zero is a tie, and no tear, if every sum is exact."""
+        noise = self.noise(x, vectors, group)  # zero where all products are: then the side is zero in any order
+        torn = (noise > 0) & (side.abs() <= noise)
+        tied = torn & (side == 0)
+        if self.order == 0 or not bool(tied.any()):
+            return torn
+        # products are multiples of one power of two, and so are all partial sums: below 2⁵² of it none rounds
+        unit = _quantum(x).clamp_max(1.0) ** self.order * torch.stack([_quantum(vector) for vector in vectors])
+        return torn & ~(tied & (self.sides(x.abs(), vectors.abs(), group) < 2**52 * unit))
 
     def size(self, X: Tensor) -> float:
         """The largest entry of the block's input: what X is divided by, up to a power of four."""
@@ -125,11 +135,22 @@ class Block(ABC):
             if network.settings[name] != value:
                 raise ValueError(f"network: {name} is {network.settings[name]}, but the problem's is {value}.")
         group = network.get_buffer("group") if self.groups > 1 else None
+        if group is not None and not bool(((group >= 0) & (group < self.groups)).all()):
+            raise ValueError(f"network: group has entries other than 0 to {self.groups - 1}.")
         return Neurons(network.first.detach(), network.second.detach(), network.gates, group, network.relu)
 
     def settings(self) -> Mapping[str, Any]:
         """What distinguishes this block from another of its name; JSON-ready."""
         return asdict(self)  # type: ignore[call-overload]
+
+
+def _quantum(tensor: Tensor) -> Tensor:
+    """The largest power of two of which all entries are multiples; 1 where all are zero."""
+    mantissa, exponent = torch.frexp(tensor[tensor != 0])
+    if mantissa.numel() == 0:
+        return tensor.new_ones(())
+    digits = (mantissa * 2**53).to(torch.int64)
+    return torch.ldexp((digits & -digits).to(tensor.dtype), exponent - 53).min()
 
 
 def check_tokens(name: str, X: Tensor) -> None:

@@ -48,6 +48,7 @@ def certify(
 ) -> Certificate: ...
 
 
+@torch.inference_mode(False)
 def certify(
     what: Problem | nn.Module,
     on: Any,
@@ -94,7 +95,7 @@ def certify(
     Attention, mixer and Fourier blocks with ReLU are judged among networks with their own activation patterns.
     """
     if isinstance(what, Problem):
-        if (loss, beta, sample_weight, loss_settings, sharpen) != (None, None, None, None, 0.0) or mean:
+        if mean or sharpen or any(given is not None for given in (loss, beta, sample_weight, loss_settings)):
             raise ValueError("loss, beta, mean, sample_weight, loss_settings, sharpen: the problem has its own.")
         certificate = certificates.certify(what, on, tol)
         return with_better(certificate, what, on) if what.activation == "relu" else certificate

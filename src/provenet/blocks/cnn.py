@@ -26,6 +26,7 @@ class CNN(Convolution, Block):
 
     name = "cnn"
     degree = 1
+    order = 1
     module = modules.CNN
 
     def check(self, X: Tensor, outputs: int) -> None:
@@ -62,26 +63,14 @@ class CNN(Convolution, Block):
         return unfold(_as_images(X), kernel, dilation, padding, stride).transpose(1, 2)
 
     def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
-        return self._sides(X, vectors)
-
-    def _sides(self, X: Tensor, vectors: Tensor, backwards: bool = False) -> Tensor:
-        """Φ h (n, K, m); ``backwards``: summed in the opposite order."""
         kernel, stride, padding, dilation, positions = self._windows(X)
         K = prod(positions)
         out = torch.empty(X.shape[0], K, len(vectors), dtype=X.dtype)
         size = max(1, _PATCH_NUMBERS // (K * vectors.shape[1]))
-        order = vectors.flip(1) if backwards else vectors
         for i in range(0, X.shape[0], size):
             patches = unfold(_as_images(X[i : i + size]), kernel, dilation, padding, stride)  # (b, p, K)
-            out[i : i + size] = (patches.flip(1) if backwards else patches).transpose(1, 2) @ order.T
+            out[i : i + size] = patches.transpose(1, 2) @ vectors.T
         return out
-
-    def _torn(self, x: Tensor, vectors: Tensor, group: int, side: Tensor) -> Tensor:
-        noise = self.noise(x, vectors)
-        tied = side == 0
-        if not bool((tied & (noise > 0)).any()):  # ties, if any, are patches of zeros
-            return ~tied & (side.abs() <= noise)
-        return (~tied | (self._sides(x, vectors, backwards=True) != 0)) & (side.abs() <= noise)
 
     def operator(
         self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None

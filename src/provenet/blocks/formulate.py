@@ -53,6 +53,7 @@ def make_block(block: str | Block, **settings: Any) -> Block:
     return BLOCKS[block](**settings)
 
 
+@torch.inference_mode(False)
 def formulate(
     block: str | Block,
     X: Any,

@@ -61,10 +61,6 @@ class FNO(Block):
         lengths = torch.linalg.vector_norm(X, dim=(1, 2))[:, None] * torch.linalg.vector_norm(vectors, dim=1)
         return (depth * torch.finfo(X.dtype).eps * s**0.5 * lengths).unsqueeze(1).expand(-1, s, -1)
 
-    def _torn(self, x: Tensor, vectors: Tensor, group: int, side: Tensor) -> Tensor:
-        noise = self.noise(x, vectors, group)  # zero for a sample of zeros, whose transform is zero
-        return (noise > 0) & (side.abs() <= noise)
-
     def operator(
         self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
     ) -> Operator:

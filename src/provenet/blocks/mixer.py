@@ -23,6 +23,7 @@ class Mixer(Block):
 
     name = "mixer"
     degree = 1
+    order = 1
     tokens = True
     module = modules.Mixer
 
@@ -45,10 +46,6 @@ class Mixer(Block):
     def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         depth = isqrt(vectors.shape[1]) + 8
         return depth * torch.finfo(X.dtype).eps * self.sides(X.abs(), vectors.abs())
-
-    def _torn(self, x: Tensor, vectors: Tensor, group: int, side: Tensor) -> Tensor:
-        noise = self.noise(x, vectors)  # zero where all products are: then the side is zero in any order
-        return (noise > 0) & (side.abs() <= noise)
 
     def operator(
         self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None

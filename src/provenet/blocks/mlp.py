@@ -20,6 +20,7 @@ class MLP(Block):
 
     name = "mlp"
     degree = 1
+    order = 1
     module = modules.MLP
 
     def check(self, X: Tensor, outputs: int) -> None:
@@ -34,11 +35,6 @@ class MLP(Block):
 
     def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         return (self.rows(X) @ vectors.T).unsqueeze(1)
-
-    def _torn(self, x: Tensor, vectors: Tensor, group: int, side: Tensor) -> Tensor:
-        rows = self.rows(x)
-        other_order = (rows.flip(1) @ vectors.flip(1).T).unsqueeze(1)
-        return ((side != 0) | (other_order != 0)) & (side.abs() <= self.noise(x, vectors))
 
     def size(self, X: Tensor) -> float:
         return max(super().size(X), float(self.fit_intercept))  # the column of ones counts

@@ -21,7 +21,7 @@ from provenet.variable import Factors, Stack
 
 
 class OwnGates:
-    """A module's gates as those of a program: every distinct gate vector in every group, as `formulate` has them.
+    """A module's gates as those of a program: every distinct gate vector, in the groups that have it.
 
     vectors: (m, p), None where the module has no gates.
     """
@@ -33,6 +33,8 @@ class OwnGates:
         index = torch.zeros(N, dtype=torch.long)
         if module.gates is not None:
             check_finite(module.gates, "module.gates")
+            if N == 0:
+                raise ValueError("module: it has no neuron, so no gates to speak of; certify it on a problem that has.")
             self.vectors, index = torch.unique(module.gates, dim=0, return_inverse=True)
         group = module.get_buffer("group") if block.groups > 1 else torch.zeros(N, dtype=torch.long)
         self.of_neuron = group * self._in_group + index
@@ -62,14 +64,17 @@ class OwnGates:
             seen.update(np.packbits(pattern.numpy()).tobytes())
 
     def distinct(self) -> tuple[Tensor, Tensor]:
-        """The gates to keep, one a pattern, and for every gate its place among them."""
+        """The gates to keep, one a pattern, and for every gate that is used its place among them."""
         if self.vectors is None:
             return torch.arange(len(self)), torch.arange(len(self))
-        keys = [(k // self._in_group, seen.digest()) for k, seen in enumerate(self._seen)]
+        used = torch.unique(self.of_neuron).tolist()  # a gate of one group is none of another's
+        keys = {k: (k // self._in_group, self._seen[k].digest()) for k in used}
         first: dict[tuple[int, bytes], int] = {}
-        kept = [k for k, key in enumerate(keys) if first.setdefault(key, k) == k]
-        place = {key: i for i, key in enumerate(keys[k] for k in kept)}
-        return torch.tensor(kept), torch.tensor([place[key] for key in keys])
+        kept = [k for k, key in keys.items() if first.setdefault(key, k) == k]
+        order = {keys[k]: i for i, k in enumerate(kept)}
+        place = torch.full((len(self),), -1)
+        place[used] = torch.tensor([order[keys[k]] for k in used])
+        return torch.tensor(kept), place
 
 
 @dataclass

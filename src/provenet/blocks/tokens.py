@@ -16,6 +16,8 @@ from provenet.blocks.base import Block, check_tokens
 from provenet.nn.tokens import pool_tokens
 from provenet.operators import Operator, TokenMeanOperator, TokenRowsOperator
 
+_SPLIT = 256  # samples a function sees at a time
+
 
 class TokenBlock(Block):
     """`transform` is h; ``growth(X)`` bounds ‖h(X_i)‖_F by its multiple of ‖X_i‖_F."""
@@ -28,7 +30,7 @@ class TokenBlock(Block):
         """h(X), (n, s, d) → (n, s, p)."""
 
     def growth(self, X: Tensor) -> float:
-        return 1.0
+        return 2.0  # an average of tokens, each of which counts in at most four times its share of them
 
     def check(self, X: Tensor, outputs: int) -> None:
         check_tokens(self.name, X)
@@ -108,8 +110,8 @@ class FNet(TokenBlock):
 
 @dataclass(frozen=True)
 class TokenMap(TokenBlock):
-    """h(X) by a ``function`` of yours, (n, s, d) → (n, s', p), the same for every sample and linear in scale:
-    h(tX) = t h(X) (AT eq. 160).  It has no weights to train."""
+    """h(X) by a ``function`` of yours, (n, s, d) → (n, s', p), of each sample by itself (AT eq. 160).  It has no
+    weights to train, and is taken as it computes in float64."""
 
     function: Callable[[Tensor], Tensor]
 
@@ -118,24 +120,38 @@ class TokenMap(TokenBlock):
 
     def check(self, X: Tensor, outputs: int) -> None:
         super().check(X, outputs)
-        some = X[:2].to(torch.float64)
+        some = X[:_SPLIT].to(torch.float64)
         rows = self.function(some)
         if not isinstance(rows, Tensor) or rows.ndim != 3 or rows.shape[0] != some.shape[0]:
             found = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
             raise ValueError(f"function: of {tuple(some.shape)} it must make (n, s, p), got {found}.")
-        if not torch.allclose(self.function(4 * some), 4 * rows, rtol=1e-9, atol=0):
-            raise ValueError("function: h(4X) is not 4 h(X); only maps that keep scale are supported.")
+        for i in (0, len(some) // 2, len(some) - 1):
+            alone = self.function(some[i : i + 1])[0]
+            if alone.shape != rows[i].shape or not torch.allclose(alone, rows[i], rtol=1e-9, atol=1e-12):
+                raise ValueError(
+                    "function: it makes of a sample alone something else than of the same sample among others; "
+                    "it must treat every sample by itself, the same each time."
+                )
 
     def transform(self, X: Tensor) -> Tensor:
         return self.function(X)
 
+    def operator(
+        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
+    ) -> Operator:
+        # of X itself, whatever the scale: h need not be homogeneous
+        at_scale = TokenMap(lambda x: self.function(x * scale) / scale)
+        return TokenBlock.operator(at_scale, X, patterns, outputs, readout, scale, mask)
+
     def growth(self, X: Tensor) -> float:
-        largest = 0.0
-        for x in X.split(256):
-            size = torch.linalg.vector_norm(x.to(torch.float64).flatten(1), dim=1)
-            image = torch.linalg.vector_norm(self.function(x.to(torch.float64)).flatten(1), dim=1)
-            largest = max(largest, float((image / size.clamp_min(torch.finfo(torch.float64).tiny)).max()))
-        return largest
+        sizes, images = [], []
+        for x in X.split(_SPLIT):
+            x = x.to(torch.float64)
+            sizes.append(torch.linalg.vector_norm(x.flatten(1), dim=1))
+            images.append(torch.linalg.vector_norm(self.function(x).flatten(1), dim=1))
+        size = torch.cat(sizes)
+        floor = max(1e-8 * float(size.max()), torch.finfo(torch.float64).tiny)  # samples of zeros may have h(0) ≠ 0
+        return float((torch.cat(images) / size.clamp_min(floor)).max())
 
     def settings(self) -> dict[str, Any]:
         return {"function": self.function}

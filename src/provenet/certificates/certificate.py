@@ -95,6 +95,7 @@ class Certificate:
         return f"<table><caption>Certificate</caption>{cells}</table>"
 
 
+@torch.inference_mode(False)
 def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certificate:
     """The certificate of ``network`` on ``problem``: any network of its block, however it was trained.
 

@@ -9,6 +9,7 @@ import typer
 
 from provenet.cli import options as o
 from provenet.cli.console import print_json, say
+from provenet.cli.models import shape_of
 from provenet.io import export_onnx, load_model
 
 
@@ -22,14 +23,15 @@ def export(
     ] = "float32",
     json: o.Json = False,
 ) -> None:
-    """Write a saved network as an ONNX graph: input X (n, d), output the logits or predictions (n, c).
+    """Write a saved network as an ONNX graph: input X, samples as in the fit, output the logits or predictions.
 
     Example: provenet export iris --out iris.onnx
     """
     model, estimator = load_model(folder)
     if getattr(estimator, "whiten", False):
         raise ValueError(f"{folder}: the model whitens its inputs, which the graph does not; use provenet predict.")
-    path = export_onnx(model.network, out or folder.with_name(f"{folder.resolve().name}.onnx"), precision)
+    target = out or folder.with_name(f"{folder.resolve().name}.onnx")
+    path = export_onnx(model.network, target, precision, shape_of(model))
     classes = getattr(estimator, "classes_", None)
     if json:
         print_json({"out": str(path), "precision": precision, "classes": None if classes is None else classes.tolist()})

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from provenet.nn.base import READOUTS, TwoLayer
+from provenet.nn.base import READOUTS, TwoLayer, as_readout
 
 SCALES = (None, "sqrt_d")
 
@@ -39,7 +39,7 @@ class SelfAttention(TwoLayer):
             raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
         if scale not in SCALES:
             raise ValueError(f"scale: {scale!r} is unknown; choose None or 'sqrt_d'.")
-        self.readout, self.scale = readout, scale
+        self.readout, self.scale = as_readout(readout), scale
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -36,7 +36,8 @@ class TwoLayer(nn.Module):
         if activation not in ACTIVATIONS:
             known = ", ".join(map(repr, ACTIVATIONS))
             raise ValueError(f"activation: {activation!r} is unknown; choose one of {known}.")
-        for name, value in (("rank", rank), ("n_gates", n_gates)):
+        sizes = (("rank", rank), ("n_gates", n_gates), ("first layer", p), ("second layer", q))
+        for name, value in sizes:
             if value < 1:
                 raise ValueError(f"{name}: at least one is needed, got {value}.")
         generator = torch.Generator().manual_seed(seed)
@@ -107,6 +108,12 @@ class TwoLayer(nn.Module):
         n, p = self.first.shape
         rest = "".join(f", {name}={value!r}" for name, value in self.settings.items())
         return f"{p} → {n} neurons → {self.second.shape[1]}, {self.activation}{rest}"
+
+
+def as_readout(readout: str) -> str:
+    if readout not in READOUTS:
+        raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
+    return readout
 
 
 def read_out(tokens: Tensor, readout: str) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from provenet.nn.base import TwoLayer, read_out, transformable
+from provenet.nn.base import TwoLayer, as_readout, read_out, transformable
 
 Grid = tuple[int, int]
 
@@ -38,7 +38,7 @@ class FNO(TwoLayer):
         self._configure(readout, grid)
 
     def _configure(self, readout: str = "mean", grid: Grid | None = None) -> None:
-        self.readout, self.grid = readout, None if grid is None else (grid[0], grid[1])
+        self.readout, self.grid = as_readout(readout), None if grid is None else (grid[0], grid[1])
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from provenet.nn.base import TwoLayer
+from provenet.nn.base import TwoLayer, as_readout
 
 
 class Mixer(TwoLayer):
@@ -32,7 +32,7 @@ class Mixer(TwoLayer):
         self._configure(readout)
 
     def _configure(self, readout: str = "mean") -> None:
-        self.readout = readout
+        self.readout = as_readout(readout)
 
     @property
     def settings(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from provenet.nn.base import TwoLayer, read_out, transformable
+from provenet.nn.base import TwoLayer, as_readout, read_out, transformable
 
 
 class TokenRows(TwoLayer):
@@ -51,7 +51,10 @@ class PoolFormer(TokenRows):
         self._configure(readout, grid, window)
 
     def _configure(self, readout: str = "mean", grid: tuple[int, int] | None = None, window: int = 3) -> None:
-        self.readout, self.grid, self.window = readout, None if grid is None else (grid[0], grid[1]), window
+        if window < 1 or window % 2 == 0:
+            raise ValueError(f"window: it must be odd, so that it has a centre, got {window}.")
+        self.readout, self.window = as_readout(readout), window
+        self.grid = None if grid is None else (grid[0], grid[1])
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -78,7 +81,7 @@ class FNet(TokenRows):
         self._configure(readout)
 
     def _configure(self, readout: str = "mean") -> None:
-        self.readout = readout
+        self.readout = as_readout(readout)
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -106,7 +109,7 @@ class TokenMap(TokenRows):
         self._configure(function, readout)
 
     def _configure(self, function: Callable[[Tensor], Tensor], readout: str = "mean") -> None:
-        self.function, self.readout = function, readout
+        self.function, self.readout = function, as_readout(readout)
 
     @property
     def settings(self) -> dict[str, Any]:

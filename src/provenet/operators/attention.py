@@ -56,6 +56,9 @@ class LinearAttention(MomentOperator):
             self._means = sums * self.share(slice(0, self.n))[:, None, None]
         return self._means[rows]
 
+    def stack_numbers(self) -> int:
+        return self._moment_numbers + (self.s + self.d) * self.d + self.width * self.outputs  # tokens, their Gram
+
     def moments(self, rows: slice) -> Tensor:
         return self.gram(rows)[:, self.high, self.low]
 

@@ -61,6 +61,11 @@ class Operator(ABC):
         raise ValueError(f"{type(self).__name__} has no kernel.")
 
     @property
+    def held_bytes(self) -> int:
+        """What the operator holds for every gate, and `restrict` copies."""
+        return 0
+
+    @property
     def kernel_rows(self) -> int:
         """The side of the kernel: every entry of the prediction but its output columns."""
         return math.prod(self.output_shape[:-1])

@@ -82,6 +82,7 @@ class BatchedOperator(Operator):
         with torch.no_grad():
             return self._gathered(self.stack_numbers(), lambda rows: self.stack_outputs(rows, stack))
 
+    @torch.enable_grad()
     def adjoint(self, residual: Tensor) -> Stack:
         stack = self.new_stack().requires_grad_()
         for rows in self.batches(self.stack_numbers()):
@@ -94,6 +95,7 @@ class BatchedOperator(Operator):
         with torch.no_grad():
             return self._gathered(self._numbers(factors), lambda rows: self.factor_outputs(rows, factors))
 
+    @torch.enable_grad()
     def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         left, right = factors.left.detach().clone().requires_grad_(), factors.right.detach().clone().requires_grad_()
         leaves = Factors(left, right, factors.gate)

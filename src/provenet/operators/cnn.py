@@ -100,7 +100,7 @@ class CNNOperator(PooledOperator):
         patches = self.patches(rows)
         hidden = (self._channels_last(factors.left) @ patches.flatten(0, 1).T).view(-1, len(patches), self.K)
         opened = self.opened(rows, factors.gate)
-        gated = hidden if opened is None else torch.where(opened, hidden, 0)
+        gated = hidden if opened is None else hidden * opened.to(self.dtype)  # cast once, for both directions
         return (gated @ self.pooling.T).transpose(0, 1)
 
     def neuron_numbers(self) -> int:

@@ -65,20 +65,32 @@ class MLPOperator(Operator):
     def forward_factors(self, factors: Factors) -> Tensor:
         out = torch.empty(self.output_shape, dtype=self.dtype)
         for rows in self._tiles(factors.n_neurons):
-            out[rows] = self._hidden(factors, rows) @ factors.right
+            out[rows] = self._hidden(factors, rows, self._mask(factors, rows)).T @ factors.right
         return out
 
     def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         left, right = torch.zeros_like(factors.left), torch.zeros_like(factors.right)
         for rows in self._tiles(factors.n_neurons):
-            back = (residual[rows] @ factors.right.T).mul_(self.pattern[rows][:, factors.gate])  # (rows, N)
-            left.addmm_(back.T, self.X[rows])
-            right.addmm_(self._hidden(factors, rows).T, residual[rows])
+            mask = self._mask(factors, rows)
+            back = factors.right @ residual[rows].T  # (N, rows)
+            left.addmm_(back if mask is None else back.mul_(mask), self.X[rows])
+            right.addmm_(self._hidden(factors, rows, mask), residual[rows])
         return left, right
 
-    def _hidden(self, factors: Factors, rows: slice) -> Tensor:
-        """D_{k(j)} X u_j on some rows, (rows, N)."""
-        return (self.X[rows] @ factors.left.T).mul_(self.pattern[rows][:, factors.gate])
+    def _hidden(self, factors: Factors, rows: slice, mask: Tensor | None) -> Tensor:
+        """D_{k(j)} X u_j on some rows, (N, rows)."""
+        hidden = factors.left @ self.X[rows].T
+        return hidden if mask is None else hidden.mul_(mask)
+
+    def _mask(self, factors: Factors, rows: slice) -> Tensor | None:
+        """D_{k(j)} on some rows, (N, rows); None where all is open."""
+        opened = self._opened
+        return None if opened is None else opened[:, rows].index_select(0, factors.gate).to(self.dtype)
+
+    @cached_property
+    def _opened(self) -> Tensor | None:
+        """The pattern by gate (P, n), an eighth of its size; neurons are gated row by row of it."""
+        return None if bool(self.pattern.all()) else self.pattern.T.bool().contiguous()
 
     def kernel(self) -> Tensor:
         """The gated kernel (XXᵀ) ∘ (DDᵀ), whatever P, d and c are."""

@@ -17,12 +17,16 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from provenet import memory
 from provenet.operators import lanes
 from provenet.operators.base import Operator
 from provenet.operators.batched import BatchedOperator
 from provenet.variable import Factors, Stack
 
-_KEEP_NUMBERS = 2**26  # features up to half a GiB in float64 are kept
+_KEEP_NUMBERS = 2**28  # features up to two GiB in float64 are kept,
+_SMALL_NUMBERS = 2**26  # those above half a GiB only where they are a small share of the free memory
+_KEEP_SHARE = 0.15
+_ROWS = 2**16  # of features at a time, where they pass through a factorisation
 
 
 class PooledOperator(BatchedOperator):
@@ -45,10 +49,24 @@ class PooledOperator(BatchedOperator):
     @property
     def kept(self) -> Tensor | None:
         """The features of all samples (n, P, a, p), where they fit."""
-        if self._features is None and self.n * self._feature_numbers <= _KEEP_NUMBERS:
-            parts = [self.features(rows) for rows in self.batches(self._feature_numbers)]
-            self._features = torch.cat(parts)
+        if self._features is None and self._worth_keeping:
+            numbers = max(self._feature_numbers, self._source[0].numel())  # a batch's input counts as well
+            features = torch.empty(self.n, self.n_gates, self.cells, self.p, dtype=self.dtype)
+            for rows in self.batches(numbers):
+                features[rows] = self.features(rows)
+            self._features = features
         return self._features
+
+    @property
+    def _worth_keeping(self) -> bool:
+        numbers = self.n * self._feature_numbers
+        if numbers > _KEEP_NUMBERS:
+            return False
+        return numbers <= _SMALL_NUMBERS or memory.fits(numbers * self.dtype.itemsize, _KEEP_SHARE)
+
+    @property
+    def held_bytes(self) -> int:
+        return 0 if self._features is None else self._features.nbytes
 
     @property
     def _feature_numbers(self) -> int:
@@ -102,6 +120,7 @@ class PooledOperator(BatchedOperator):
     def restrict(self, gates: Tensor) -> Self:
         other = super().restrict(gates)
         other.__dict__.pop("_reduced", None)
+        other.__dict__.pop("_worth_keeping", None)
         if self.patterns is not None and self._features is not None:
             other._features = self._features[:, gates]
         return other
@@ -110,6 +129,7 @@ class PooledOperator(BatchedOperator):
         other = super().to(dtype)
         if other is not self:
             other.__dict__.pop("_reduced", None)
+            other.__dict__.pop("_worth_keeping", None)
             other._features = None if self._features is None else self._features.to(dtype)
         return other
 
@@ -123,7 +143,10 @@ class PooledOperator(BatchedOperator):
             return None
         rows = kept.reshape(-1, self.p)
         if rows.shape[0] > 4 * self.p:  # its triangle has the same singular values and right singular vectors
-            rows = torch.linalg.qr(rows, mode="r").R
+            triangle = rows[:0]
+            for some in rows.split(max(_ROWS, 4 * self.p)):
+                triangle = torch.linalg.qr(torch.cat([triangle, some]), mode="r").R
+            rows = triangle
         _, sigma, Vh = torch.linalg.svd(rows, full_matrices=False)
         rank = max(int((sigma > sigma.max() * max(kept.shape) * torch.finfo(self.dtype).eps).sum()), 1)
         if rank > 0.9 * self.p:

@@ -140,5 +140,6 @@ def _hidden(x: Tensor, factors: Factors, opened: Tensor | None) -> Tensor:
 
 def input_sizes(operator: BatchedOperator) -> Tensor:
     """‖X_i‖_F of every sample's input, before `prepare`, (n,)."""
-    flat = operator._source.flatten(1)
-    return torch.linalg.vector_norm(flat, dim=1, dtype=torch.float64).to(operator.dtype) / operator._scale
+    parts = operator._source.flatten(1).split(1024)  # some at a time: each is copied to float64
+    sizes = torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in parts])
+    return sizes.to(operator.dtype) / operator._scale

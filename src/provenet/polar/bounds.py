@@ -11,10 +11,10 @@ from provenet import memory
 from provenet.gauges import Bounds, Gauge, NuclearNorm
 from provenet.operators import Operator
 from provenet.polar.frobenius import deflated_bound
-from provenet.polar.lanczos import Products, spectral_bounds
-from provenet.variable import Factors
+from provenet.polar.krylov import products_of
+from provenet.polar.lanczos import spectral_bounds
 
-LARGE_BYTES = 64 * 2**20  # a stack up to this size is formed, and so is that of some gates at a time
+LARGE_BYTES = 256 * 2**20  # a stack up to this size is formed, and so is that of some gates at a time
 _SMALL_SIDE = 400  # an eigenproblem of this size is cheap enough for every look
 _FINAL_WORK = 2e13  # multiply-adds that one exact bound at the end may take: a few minutes
 _FINAL_SHARE = 0.4  # of the free memory
@@ -37,21 +37,14 @@ def polar_bounds(operator: Operator, gauge: Gauge, theta: Tensor, final: bool = 
     steps, tol = _FINAL if final else _LOOK
     noise = _noise(operator, theta)
     seed = None if final else 0
-    lower, upper = spectral_bounds(_products(operator, theta), *operator.stack_shape, noise, steps, tol, seed)
+    lower, upper = spectral_bounds(products_of(operator, theta), *operator.stack_shape, noise, steps, tol, seed)
     if final and operator.has_kernel and operator.kernel_rows <= _KERNEL_ROWS:
         gates = (operator.restrict(torch.tensor([k])) for k in range(operator.n_gates))
-        certain = torch.tensor([deflated_bound(gate, theta, noise) for gate in gates], dtype=torch.float64)
+        worst = noise * operator.output_shape[0] ** 0.5  # no statistics here: the bound is to be certain
+        certain = torch.tensor([deflated_bound(gate, theta, worst) for gate in gates], dtype=torch.float64)
         if float(certain.max()) <= (1 + _AS_GOOD) * float(upper.max()):
             return Bounds(lower, certain, "deterministic")
     return Bounds(lower, upper, "probabilistic")
-
-
-def _products(operator: Operator, theta: Tensor) -> Products:
-    def both(u: Tensor, v: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
-        left, right = operator.adjoint_factors(theta, Factors(u, v, gate).to(operator.dtype))
-        return left.double(), right.double()
-
-    return both
 
 
 def _exact(operator: Operator, final: bool) -> bool:

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from provenet.operators import Operator
-from provenet.variable import Factors
+from provenet.polar.krylov import krylov_images, products_of
 
 _WIDTH, _DEPTH = 64, 4  # of the block Krylov space
+_ONE = torch.zeros(1, dtype=torch.long)
 _EPS = torch.finfo(torch.float64).eps
 
 
@@ -23,9 +24,9 @@ def deflated_bound(gate: Operator, theta: Tensor, noise: float) -> float:
     V spans a block Krylov space of GᵀG: whatever it is, the bound holds.  noise: of a product with a unit vector, by
     rounding.
     """
-    V = _krylov(gate, theta)
+    V, GV = (part[0] for part in krylov_images(products_of(gate, theta), _ONE, gate.p, gate.q, _WIDTH, _DEPTH))
     count = V.shape[0]
-    kept = torch.linalg.vector_norm(GV := _product(gate, theta, V), dim=1)
+    kept = torch.linalg.vector_norm(GV, dim=1)
     squares = float(kept.square().sum())
     whole, error = _frobenius(gate, theta)
     top = float(torch.linalg.matrix_norm(GV, 2)) + count**0.5 * noise
@@ -33,27 +34,6 @@ def deflated_bound(gate: Operator, theta: Tensor, noise: float) -> float:
     lost = 2 * noise * float(kept.sum()) + (gate.p + 8 * count) * _EPS * squares
     rest = max(whole - squares, 0.0) + error + lost
     return (top * top + rest) ** 0.5 * (1 + 8 * _EPS)
-
-
-def _krylov(gate: Operator, theta: Tensor) -> Tensor:
-    """Orthonormal rows (m, q) that span Ω, GᵀGΩ, (GᵀG)²Ω, … for a random block Ω."""
-    width = min(_WIDTH, gate.q)
-    generator = torch.Generator().manual_seed(0)
-    block = torch.randn(width, gate.q, generator=generator, dtype=gate.dtype)
-    blocks = []
-    for _ in range(min(_DEPTH, gate.q // width)):
-        block = torch.linalg.qr(block.T).Q.T.contiguous()
-        blocks.append(block)
-        block = _product(gate, theta, _product(gate, theta, block), transposed=True)
-    return torch.linalg.qr(torch.cat(blocks).T).Q.T.contiguous()
-
-
-def _product(gate: Operator, theta: Tensor, rows: Tensor, transposed: bool = False) -> Tensor:
-    """G v of every row v, or Gᵀu."""
-    names = torch.zeros(len(rows), dtype=torch.long)
-    zero = rows.new_zeros(len(rows), gate.q if transposed else gate.p)
-    factors = Factors(rows, zero, names) if transposed else Factors(zero, rows, names)
-    return gate.adjoint_factors(theta, factors)[1 if transposed else 0]
 
 
 def _frobenius(gate: Operator, theta: Tensor) -> tuple[float, float]:

@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import torch
 
+from provenet.report.nouns import nouns
 from provenet.solvers import Solution
 
 _NOTHING = 1e-6  # singular values below this share of the largest are rounding, not neurons
@@ -17,12 +18,13 @@ _NOTHING = 1e-6  # singular values below this share of the largest are rounding,
 class Anatomy:
     """spectrum: gate → singular values of Z_k, falling, in the data's units.  pull: γ_k°(A_k*Θ)/β of each gate (P,).
 
-    negligible: how many singular values were too small to count.
+    negligible: how many singular values were too small to count.  noun: what a neuron is called.
     """
 
     spectrum: dict[int, np.ndarray]
     pull: np.ndarray
     negligible: int
+    noun: str = "neuron"
 
     @cached_property
     def by_weight(self) -> list[tuple[int, np.ndarray]]:
@@ -69,4 +71,4 @@ def dissect(solution: Solution) -> Anatomy:
     negligible = sum(s.size for s in raw.values()) - sum(s.size for s in kept.values())
     theta = program.loss.gradient(program.operator.forward_factors(factors.to(program.operator.dtype)))
     pull = program.polar(theta).upper.double().numpy() / program.beta
-    return Anatomy({k: s for k, s in kept.items() if s.size}, pull, negligible)
+    return Anatomy({k: s for k, s in kept.items() if s.size}, pull, negligible, nouns(problem).neuron)

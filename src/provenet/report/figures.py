@@ -113,7 +113,7 @@ def gates(anatomy: Anatomy) -> Drawing:
         return drawn.drawing(
             "Active gates and their ranks",
             f"{anatomy.n_active} of {count(anatomy.n_gates, 'gate')} in use: {ranks}. "
-            "A bar is a gate, a piece of it a neuron.",
+            f"A bar is a gate, a piece of it a {anatomy.noun}.",
         )
 
 
@@ -132,14 +132,14 @@ def spectrum(anatomy: Anatomy) -> Drawing:
             readable_ticks(ax.yaxis)
         ax.set_xlim(0, values.size + 1)
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        ax.set_xlabel("neurons, heaviest first")
+        ax.set_xlabel(f"{anatomy.noun}s, heaviest first")
         ax.set_ylabel("singular value")
         half = int(np.searchsorted(np.cumsum(values), values.sum() / 2)) + 1
         tiny = anatomy.negligible
         lost = f" {count(tiny, 'value')} under a millionth of the largest left out." if tiny else ""
         return drawn.drawing(
             "Spectrum of the weights",
-            f"{count(values.size, 'neuron')}, from {number(values[0])} down to {number(values[-1])}; the heaviest "
+            f"{count(values.size, anatomy.noun)}, from {number(values[0])} down to {number(values[-1])}; the heaviest "
             f"{half if half > 1 else 'one'} carr{'y' if half > 1 else 'ies'} half of the weight.{lost}",
         )
 
@@ -172,5 +172,6 @@ def pull(anatomy: Anatomy, certified: bool) -> Drawing:
         ax.set_ylabel("pull ÷ β")
         readable_ticks(ax.yaxis)
         ax.legend(loc="best", markerscale=1.5)
-        start = "A gate's pull is what a new neuron behind it would gain per unit of weight; a unit of weight costs β."
+        new = f"a new {anatomy.noun} behind it"
+        start = f"A gate's pull is what {new} would gain per unit of weight; a unit of weight costs β."
         return drawn.drawing(title, f"{start} {end}")

@@ -19,9 +19,11 @@ from provenet.report.betapath import beta_path
 from provenet.report.canvas import Drawing, plain
 from provenet.report.fit import Fit, Predict, evaluate, training_score
 from provenet.report.maps import network_map
+from provenet.report.nouns import sample_shape
 from provenet.report.numerals import count, number, outward, seconds
 from provenet.report.quality import quality
 from provenet.report.tables import Table
+from provenet.report.weights import weight_pictures
 from provenet.solvers import Solution
 
 
@@ -103,8 +105,10 @@ def _environment() -> Environment:
 
 
 def _title(solution: Solution) -> str:
-    samples, features = solution.problem.X.shape[0], "×".join(str(size) for size in solution.problem.X.shape[1:])
-    return f"{tables.network_name(solution)} on {count(samples)} × {features} data"
+    name, X = tables.network_name(solution), solution.problem.X
+    if X.ndim == 2:
+        return f"{name} on {count(X.shape[0])} × {X.shape[1]} data"
+    return f"{name} on {count(X.shape[0], 'sample')} of {sample_shape(solution.problem)}"
 
 
 def _tiles(solution: Solution, fit: Fit, anatomy: Anatomy) -> list[tuple[str, str, str]]:
@@ -121,7 +125,11 @@ def _tiles(solution: Solution, fit: Fit, anatomy: Anatomy) -> list[tuple[str, st
         ("Lower bound", lower, "for every network in scope"),
         ("Relative gap", number(max(certificate.relative_gap, 0.0), 2), f"{number(certificate.tol)} asked for"),
         score,
-        ("Neurons", count(anatomy.n_neurons), f"behind {anatomy.n_active} of {count(anatomy.n_gates, 'gate')}"),
+        (
+            f"{anatomy.noun.capitalize()}s",
+            count(anatomy.n_neurons),
+            f"behind {anatomy.n_active} of {count(anatomy.n_gates, 'gate')}",
+        ),
         ("Time", seconds(solution.seconds), f"{count(solution.steps, 'step')} of {solution.method}"),
     ]
 
@@ -148,6 +156,7 @@ def _sections(
         inside.append(figures.gates(anatomy))
     if anatomy.n_neurons:
         inside.append(figures.spectrum(anatomy))
+    inside += weight_pictures(solution)
     sections.append(("What is inside", words.inside(solution), inside))
     if path and solution.problem.beta_max > 0:
         classify = fit.labels is not None

@@ -46,7 +46,7 @@ def confusion(fit: Fit) -> Drawing:
 def _confusion_words(fit: Fit, table: np.ndarray) -> str:
     assert fit.labels is not None
     total = fit.truth.size
-    text = f"{count(fit.n_right)} of {count(total, 'sample')} right ({share_right(fit.n_right, total)})."
+    text = f"{count(fit.n_right)} of {count(total, fit.unit)} right ({share_right(fit.n_right, total)})."
     wrong = table - np.diag(np.diag(table))
     if wrong.max() == 1:
         text += " No mistake is made twice." if wrong.sum() > 1 else ""
@@ -74,7 +74,7 @@ def predicted_against_true(fit: Fit) -> Drawing:
                 label=f"output {output}",
             )  # fmt: skip
         if 1 < truth.shape[1] <= 8:
-            ax.legend(loc="upper left")
+            ax.legend(loc="upper left", markerscale=4 if dense else 1.5)
         ax.set(xlabel="true", ylabel="predicted", xlim=(low - room, high + room), ylim=(low - room, high + room))
         readable_ticks(ax.xaxis, ax.yaxis)
         score = "" if np.isnan(fit.score) else f" R² = {number(fit.score)}."
@@ -90,7 +90,7 @@ def residuals(fit: Fit) -> Drawing:
         ax.hist(left, bins=bins, color=INK["primal"], alpha=0.8, edgecolor=INK["card"], linewidth=0.4)
         ax.axvline(0, color=INK["muted"], linewidth=0.8)
         ax.grid(axis="x", visible=False)
-        ax.set(xlabel="predicted − true", ylabel="samples")
+        ax.set(xlabel="predicted − true", ylabel=f"{fit.unit}s" if fit.truth.shape[1] == 1 else "values")
         ax.yaxis.set_major_locator(MaxNLocator(6, integer=True))
         readable_ticks(ax.xaxis, ax.yaxis)
         return drawn.drawing(

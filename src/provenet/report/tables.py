@@ -9,6 +9,7 @@ import numpy as np
 
 from provenet.report.canvas import shortened
 from provenet.report.fit import Fit
+from provenet.report.nouns import has_tokens, nouns, sample_shape
 from provenet.report.numerals import count, number, outward, seconds
 from provenet.report.words import LOSSES
 from provenet.solvers import Solution
@@ -42,10 +43,11 @@ def all_tables(solution: Solution, fit: Fit, features: Sequence[str], versions: 
 
 
 def network_name(solution: Solution) -> str:
-    """Gated-ReLU MLP, linear attention block, …"""
-    kind = {"gated_relu": "Gated-ReLU", "relu": "ReLU", "linear": "Linear"}[solution.problem.activation]
-    name = solution.problem.block.name
-    return f"{kind} {name.upper() if len(name) < 5 else name + ' block'}"
+    """Gated-ReLU MLP, linear self-attention block, …"""
+    problem = solution.problem
+    kind = {"gated_relu": "Gated-ReLU", "relu": "ReLU", "linear": "Linear"}[problem.activation]
+    name = "MLP" if problem.block.name == "mlp" else nouns(problem).network.removeprefix("two-layer ")
+    return f"{kind} {name}"
 
 
 def _certificate(solution: Solution) -> Table:
@@ -85,11 +87,11 @@ def _settings(solution: Solution) -> Table:
     problem = solution.problem
     rows = [
         ("block", problem.block.name),
-        *((name.replace("_", " "), str(value)) for name, value in problem.block.settings().items()),
+        *((name.replace("_", " "), _setting(value)) for name, value in problem.block.settings().items()),
         ("activation", problem.activation.replace("_", " ")),
         ("gates", count(problem.program.operator.n_gates) if problem.gate_vectors is not None else "none"),
         ("loss", LOSSES.get(problem.loss.name, problem.loss.name)),
-        ("readout", problem.readout),
+        *([("readout", problem.readout)] if has_tokens(problem) else []),
         ("β", number(problem.beta, 6)),
         ("β_max", f"{number(problem.beta_max, 6)} (from here on the zero network is the best)"),
         ("β ÷ β_max", number(problem.beta / problem.beta_max if problem.beta_max else float("inf"))),
@@ -97,18 +99,29 @@ def _settings(solution: Solution) -> Table:
     return Table("Settings", (), rows)
 
 
+def _setting(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        return f"a matrix, {len(value)} × {len(value[0])}"
+    return " × ".join(map(str, value)) if isinstance(value, tuple) else shortened(value, 60)
+
+
 def _data(solution: Solution, fit: Fit) -> Table:
     problem = solution.problem
     weight = problem.loss.sample_weight
     rows = [
         ("trained on", count(problem.X.shape[0], "sample")),
-        ("shape of a sample", " × ".join(str(size) for size in problem.X.shape[1:])),
+        ("shape of a sample", sample_shape(problem)),
         ("outputs", count(problem.program.operator.output_shape[-1])),
         ("range of X", f"{number(float(problem.X.min()))} to {number(float(problem.X.max()))}"),
-        ("judged on", count(fit.points.shape[0], "sample")),
+        ("judged on", count(len(fit.truth), fit.unit)),
     ]
     if float(weight.min()) != 1 or float(weight.max()) != 1:
         rows.append(("sample weights", f"{number(float(weight.min()))} to {number(float(weight.max()))}"))
+    if problem.mask is not None:
+        share = float(problem.mask.double().mean())
+        rows.append(("tokens that are there", f"{count(int(problem.mask.sum()))} ({_share_of(share)})"))
     if fit.labels is None:
         rows.append(("range of y", f"{number(float(fit.truth.min()))} to {number(float(fit.truth.max()))}"))
     return Table("Data", (), rows)
@@ -121,11 +134,15 @@ def classes(fit: Fit) -> Table:
     for k, label in enumerate(fit.labels[:_ROWS_SHOWN]):
         true, said, right = int(table[k].sum()), int(table[:, k].sum()), int(table[k, k])
         rows.append((shortened(label, 60), count(true), count(said), _share(right, true), _share(right, said)))
-    return Table("Classes", ("class", "samples", "predicted", "recall", "precision"), rows, _more(len(fit.labels)))
+    return Table("Classes", ("class", f"{fit.unit}s", "predicted", "recall", "precision"), rows, _more(len(fit.labels)))
 
 
 def _share(part: int, whole: int) -> str:
-    return f"{100 * part / whole:.1f} %" if whole else "–"
+    return _share_of(part / whole) if whole else "–"
+
+
+def _share_of(share: float) -> str:
+    return f"{100 * share:.1f} %"
 
 
 def _features(fit: Fit, names: Sequence[str]) -> Table:

@@ -7,6 +7,7 @@ from decimal import ROUND_FLOOR
 
 from provenet.certificates import Certificate
 from provenet.problem import Problem
+from provenet.report.nouns import any_number, has_tokens, nouns
 from provenet.report.numerals import count, number, outward, percent, seconds
 from provenet.solvers import Solution, Status
 
@@ -78,12 +79,13 @@ def _above_the_best(above: float) -> str:
 
 def nobody_else(problem: Problem, scope: str) -> str:
     """The subject of the claim: exactly the networks that it speaks of."""
-    noun = "network" if problem.block.name == "mlp" else f"{problem.block.name} block"
+    full = nouns(problem).network
+    noun = full.removeprefix("two-layer ")
     gates = problem.program.operator.n_gates
     if scope == "linear":
-        return f"No linear two-layer {noun} of any width"
+        return f"No linear {full} {any_number(problem)}"
     if scope == "all_arrangements":
-        return f"No two-layer ReLU {noun} of any width"
+        return f"No {full.replace(noun, f'ReLU {noun}')} {any_number(problem)}"
     if problem.activation == "relu":
         return f"No ReLU {noun} whose neurons keep to {_these(gates, 'activation pattern')}"
     return f"No gated-ReLU {noun} with {_these(gates, 'gate')}"
@@ -97,16 +99,28 @@ def meaning(problem: Problem, certificate: Certificate) -> list[str]:
     """What the certificate means."""
     loss = LOSSES.get(problem.loss.name, problem.loss.name)
     points = [
-        f"The objective is the {loss}, summed over {count(problem.X.shape[0], 'sample')}, "
+        f"The objective is the {loss}, summed over {_summed_over(problem)}, "
         f"plus β/2 times the squared weights of both layers, with β = {number(problem.beta)}.",
         "The lower bound holds for networks of any width, trained in any way and for any time. "
         "It comes from convex duality and supposes nothing of the solver: no convergence, no luck.",
         "Both numbers were recomputed from the weights of the network and the data, in double precision, "
         "after the solver had finished.",
     ]
+    if has_tokens(problem) and problem.readout == "mean":
+        there = "its tokens that are there" if problem.mask is not None else f"its {count(problem.X.shape[1], 'token')}"
+        points.insert(1, f"What the network says of a sample is the mean of what it says of {there}.")
     if certificate.bound == "probabilistic":
         points.append("One step of the bound is probabilistic: it fails with a probability of at most 10⁻¹².")
     return points
+
+
+def _summed_over(problem: Problem) -> str:
+    samples = count(problem.X.shape[0], "sample")
+    if problem.readout != "tokens":
+        return samples
+    if problem.mask is not None:
+        return f"the {count(int(problem.mask.sum()), 'token')} of {samples}"
+    return f"the {count(problem.X.shape[1], 'token')} of each of {samples}"
 
 
 def limits(problem: Problem, certificate: Certificate) -> list[str]:
@@ -146,9 +160,13 @@ def inside(solution: Solution) -> str:
     if solution.factors.n_neurons == 0:
         return _nothing(problem)
     harder = certificate.polar_max / certificate.beta - 1
-    gates = "A linear network has one gate, which is always open. " if problem.activation == "linear" else ""
+    noun = nouns(problem)
+    if problem.activation == "linear":
+        gates = "A linear network has one gate, which is always open. "
+    else:
+        gates = f"A gate says for every {noun.side} whether a {noun.neuron} is on. "
     if harder <= 0:
-        return f"{gates}No gate pulls harder than β, so no neuron, old or new, can lower the objective."
+        return f"{gates}No gate pulls harder than β, so no {noun.neuron}, old or new, can lower the objective."
     how_much = f"{percent(harder)} harder than β" if harder < 1 else f"{number(1 + harder, 3)} times as hard as β"
     return (
         f"{gates}The strongest gate pulls {how_much}; at an exact optimum none pulls harder. "
@@ -160,9 +178,10 @@ def _nothing(problem: Problem) -> str:
     if problem.beta >= problem.beta_max:
         return (
             f"Nothing: β = {number(problem.beta)} is no less than β_max = {number(problem.beta_max)}, and from there "
-            "on the best network is the zero network. A smaller β gives neurons."
+            f"on the best network is the zero network. A smaller β gives {nouns(problem).neuron}s."
         )
-    return "Nothing: this network has no neurons, though β is below β_max. The run ended before it found any."
+    noun = nouns(problem).neuron
+    return f"Nothing: this network has no {noun}s, though β is below β_max. The run ended before it found any."
 
 
 def summary(solution: Solution) -> str:

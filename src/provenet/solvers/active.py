@@ -11,6 +11,7 @@ from provenet.operators import Operator
 from provenet.variable import Stack
 
 _FEW = 0.4  # of the gates: below it, gathering them costs less than it saves
+BULKY_BYTES = 512 * 2**20  # an operator that holds more is not copied for some of its gates
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,8 @@ class ActiveForward:
     def forward(self, stack: Stack, values: Tensor) -> tuple[Tensor, ActiveForward]:
         """A(stack), for block gauges ``values`` (P,) that are zero where the block is."""
         open_gates = torch.nonzero(values > 0).flatten()
-        if open_gates.numel() > _FEW * self.operator.n_gates:
+        many = open_gates.numel() > _FEW * self.operator.n_gates
+        if many or self.operator.held_bytes > BULKY_BYTES:
             return self.operator.forward(stack), ActiveForward(self.operator)
         if open_gates.numel() == 0:
             return torch.zeros(self.operator.output_shape, dtype=self.operator.dtype), ActiveForward(self.operator)

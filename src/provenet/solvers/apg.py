@@ -14,7 +14,7 @@ from torch import Tensor
 
 from provenet.certificates import Gap
 from provenet.problem import Program
-from provenet.solvers.active import ActiveForward
+from provenet.solvers.active import BULKY_BYTES, ActiveForward
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.scale import gradient_curvature
 from provenet.variable import Factors, Stack, factorise
@@ -58,7 +58,7 @@ class APG(Method[APGState]):
     def init(self, program: Program, start: Factors | None) -> APGState:
         op = program.operator
         z = op.new_stack() if start is None else start.stack(op.n_gates)
-        prediction = op.forward(z)
+        prediction = torch.zeros(op.output_shape, dtype=op.dtype) if start is None else op.forward_factors(start)
         lipschitz = max(1e-2 * gradient_curvature(program), 1e-300)
         everything = torch.arange(op.n_gates)
         values = program.gauge.values(z)
@@ -98,6 +98,8 @@ class APG(Method[APGState]):
 
     def look(self, program: Program, state: APGState, gap: Gap) -> APGState:
         """Price all gates; work on those that are open and those that most want to be."""
+        if program.operator.n_gates == 1 or program.operator.held_bytes > BULKY_BYTES:
+            return state
         polar = program.polar(program.loss.gradient(state.prediction)).upper
         is_open = torch.zeros_like(polar, dtype=torch.bool)
         is_open[state.gates[(state.values > 0) | (state.ahead.abs().amax(dim=(1, 2)) > 0)]] = True

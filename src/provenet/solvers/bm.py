@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from provenet.certificates import Gap
 from provenet.gauges import GroupNorm, NuclearNorm
+from provenet.polar import is_large
 from provenet.problem import Program
 from provenet.solvers.bm_amplitudes import best_amplitudes
 from provenet.solvers.bm_descent import Momentum, Plateau, Preconditioned
@@ -92,6 +93,19 @@ class BM(Method[BMState]):
         if isinstance(program.gauge, NuclearNorm) or vectors:
             return None
         return "weight decay on the factors is the nuclear norm, and the gauge is another."
+
+    def memory(self, program: Program) -> int:
+        # factors and predictions of the candidates of a step; the stack is never formed where it is large
+        op = program.operator
+        neurons = self._first_width(program)
+        formed = 0 if is_large(op) else 4 * op.stack_bytes
+        return formed + op.dtype.itemsize * (12 * neurons * (op.p + op.q) + 16 * math.prod(op.output_shape))
+
+    def _first_width(self, program: Program) -> int:
+        """Neurons of the start, or as many as an escape may add a few times."""
+        if self.rank is None and self.optimizer == "newton":
+            return 4 * self.atoms
+        return program.operator.n_gates * (self.rank or min(program.operator.p, program.operator.q))
 
     def work(self, program: Program) -> float:
         # its products have neurons where others have gates times outputs; there are about as many as inputs

@@ -17,13 +17,14 @@ from provenet.variable import Factors
 _STEPS = 6
 _BACKTRACKS = 12
 _RIDGE = 1e-12  # of the largest diagonal entry: columns that coincide leave the Hessian singular
+_COLUMN_NUMBERS = 2**22  # predictions of all neurons, each its own: beyond, a pass over the data for each is too much
 
 
 def best_amplitudes(program: Program, at: Place) -> Place:
     """``at`` with its neurons rescaled, by a few Newton steps, and without those that vanish; never a larger
-    objective."""
+    objective.  Where there are too many predictions to keep, ``at`` as it is."""
     factors = at.factors.select(sizes(at.factors) > 0)
-    if factors.n_neurons == 0:
+    if factors.n_neurons == 0 or factors.n_neurons * at.prediction.numel() > _COLUMN_NUMBERS:
         return at
     size = sizes(factors)
     alone = [factors.select(slice(j, j + 1)) for j in range(factors.n_neurons)]

@@ -12,6 +12,7 @@ from provenet.solvers.bm_factors import Place
 from provenet.variable import Factors
 
 _CG_TOLERANCE = 1e-2
+_FORMED_NUMBERS = 2**22  # of the G_k of all neurons: beyond, they are only applied
 
 
 class Model(ABC):
@@ -77,7 +78,9 @@ class ProductModel(Model):
 
     def __init__(self, program: Program, at: Place, steps: int):
         self._program, self._at, self._steps = program, at, steps
-        self._coupling = _coupling(program, at)
+        self._theta = program.loss.gradient(at.prediction)
+        formed = at.factors.n_neurons * program.operator.p * program.operator.q <= _FORMED_NUMBERS
+        self._coupling = _coupling(program, at) if formed else None
 
     def product(self, step: Tensor, coupled: bool) -> Tensor:
         program, factors, p = self._program, self._at.factors, self._at.factors.left.shape[1]
@@ -88,7 +91,15 @@ class ProductModel(Model):
         )
         bent = program.loss.hessian_product(self._at.prediction, program.operator.forward_factors(tangent))
         out = torch.cat(program.operator.adjoint_factors(bent, factors), dim=1).add_(step, alpha=program.beta)
-        return out.add_(_couple(self._coupling, step)) if coupled else out
+        return out.add_(self._couple(step)) if coupled else out
+
+    def _couple(self, step: Tensor) -> Tensor:
+        """(G dv, Gᵀdu)."""
+        if self._coupling is not None:
+            return _couple(self._coupling, step)
+        p = self._at.factors.left.shape[1]
+        moves = Factors(step[:, :p], step[:, p:], self._at.factors.gate)
+        return torch.cat(self._program.operator.adjoint_factors(self._theta, moves), dim=1)
 
     def solve(self, slope: Tensor, damping: float, coupled: bool, face: Tensor | None = None) -> Tensor | None:
         residual = -on_faces(face, slope)

@@ -8,6 +8,7 @@ from typing import Any
 
 from provenet import memory
 from provenet.gauges import ConeNuclear
+from provenet.polar import is_large
 from provenet.problem import Program
 from provenet.solvers.admm import ADMM
 from provenet.solvers.apg import APG
@@ -41,6 +42,7 @@ METHODS: dict[str, type[Method[Any]]] = {
 _FOR_CONES: dict[str, type[Method[Any]]] = {"admm": ReluADMM, "bm": ReluBM}
 
 _IPM_WORK = 1e8  # multiply-adds a step of the interior point for which it is the first choice
+_DENSE_WORK = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
 _KERNEL_ROWS = 20_000
 
 
@@ -95,6 +97,8 @@ def _automatic(program: Program) -> list[Stage]:
             return [Stage(one_output), Stage(FrankWolfe())]
         planar = program.operator.p <= 2 and Copositive().refuses(program) is None
         return [*([Stage(Copositive())] if planar else []), Stage(_able(FrankWolfe(), program))]
+    if is_large(program.operator) or _dense_work(program) > _DENSE_WORK:  # only neurons fit, or are quick enough
+        return [Stage(_able(BM(), program))]
     interior, kernel = IPM(), ADMM()
     if interior.refuses(program) is None and _ipm_work(program) <= _IPM_WORK:
         return [Stage(interior), Stage(kernel, 2000), *_finishes(program)]
@@ -114,6 +118,12 @@ def _finishes(program: Program) -> Iterator[Stage]:
         yield Stage(working_set)
     if BM().refuses(program) is None:
         yield Stage(BM())
+
+
+def _dense_work(program: Program) -> float:
+    """Multiply-adds of A(Z) where a neuron's second layer is wider than the outputs: neurons then cost far less."""
+    op = program.operator
+    return float(op.kernel_rows) * op.n_gates * op.p * op.q if op.q > op.output_shape[-1] else 0.0
 
 
 def _ipm_work(program: Program) -> float:

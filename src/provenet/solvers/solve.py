@@ -8,6 +8,7 @@ from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
+import torch
 from torch import nn
 
 from provenet.certificates import certify, duality_gap
@@ -25,6 +26,7 @@ __all__ = ["METHODS", "solve"]
 _DUST = (1e-3, 1e-5, 1e-7)  # of the largest neuron
 
 
+@torch.inference_mode(False)
 def solve(
     problem: Problem,
     method: str | Method[Any] = "auto",

@@ -113,13 +113,14 @@ def example_case(
     ratio: float = 0.1,
     seed: int = 0,
 ) -> Case:
-    """A random problem of a block with β = ratio·β_max."""
+    """A random problem of a block with β = ratio·β_max, where that is not zero."""
     rng = np.random.default_rng(seed + 1)
     X, mask = example.samples(n, seed), example.mask(n, seed)
     tokens = (example.sample[0],) if readout == "tokens" else ()
     Y = make_targets(rng, loss, (n, *tokens), example.outputs)
     problem = formulate(example.block, X, Y, activation, gates, loss, 1.0, readout, seed, mask=mask)
-    problem = problem.with_beta(ratio * problem.beta_max)
+    if problem.beta_max > 0:  # it is zero where the only gates are closed
+        problem = problem.with_beta(ratio * problem.beta_max)
     return Case(f"{example}-{loss}-{activation}-{readout}", X, Y, problem, mask=mask)
 
 

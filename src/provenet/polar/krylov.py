@@ -1,0 +1,60 @@
+"""The top singular pairs of matrices that are only known by their products.  Good directions, never bounds."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from provenet.operators import Operator
+from provenet.polar.lanczos import Products
+from provenet.variable import Factors
+
+
+def products_of(operator: Operator, theta: Tensor) -> Products:
+    """(u, v, gate) ↦ (G v, Gᵀu) with G = A*Θ, never formed; in float64 whatever the operator's precision."""
+
+    def both(u: Tensor, v: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
+        left, right = operator.adjoint_factors(theta, Factors(u, v, gate).to(operator.dtype))
+        return left.double(), right.double()
+
+    return both
+
+
+def krylov_images(products: Products, gates: Tensor, p: int, q: int, width: int, depth: int) -> tuple[Tensor, Tensor]:
+    """(V, GV) for every gate, (gates, m, q) and (gates, m, p): orthonormal rows V that span Ω, GᵀGΩ, (GᵀG)²Ω, … for a
+    random block Ω of ``width`` vectors; all of R^q where that is no larger."""
+    if width * depth >= q:
+        V = torch.eye(q, dtype=torch.float64).expand(len(gates), q, q)
+        return V, _apply(products, gates, V, p, False)
+    generator = torch.Generator().manual_seed(0)
+    block = torch.randn(len(gates), width, q, generator=generator, dtype=torch.float64)
+    blocks = []
+    for i in range(depth):
+        if i:
+            block = _apply(products, gates, _apply(products, gates, block, p, False), q, True)
+        block = _orthonormal(block)
+        blocks.append(block)
+    V = _orthonormal(torch.cat(blocks, dim=1))
+    return V, _apply(products, gates, V, p, False)
+
+
+def top_pairs(
+    products: Products, gates: Tensor, p: int, q: int, width: int, depth: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """σ (gates, m), U (gates, m, p), V (gates, m, q): approximate singular triples, σ falling and no larger than the
+    true ones."""
+    V, GV = krylov_images(products, gates, p, q, width, depth)
+    W, sigma, right = torch.linalg.svd(GV, full_matrices=False)  # GV = W σ right: rows of V mixed by W
+    return sigma, right, W.mT @ V
+
+
+def _orthonormal(rows: Tensor) -> Tensor:
+    return torch.linalg.qr(rows.mT).Q.mT.contiguous()
+
+
+def _apply(products: Products, gates: Tensor, rows: Tensor, size: int, transposed: bool) -> Tensor:
+    """G v, or Gᵀu, of rows (gates, m, ·), each of length ``size``."""
+    flat, gate = rows.flatten(0, 1), gates.repeat_interleave(rows.shape[1])
+    nothing = flat.new_zeros(len(flat), size)
+    image = products(flat, nothing, gate)[1] if transposed else products(nothing, flat, gate)[0]
+    return image.view(*rows.shape[:2], size)
