@@ -23,6 +23,7 @@ from provenet.solvers.relu_ipm_newton import Newton
 from provenet.solvers.relu_ipm_pairs import Pairs, Table
 
 _BOUNDARY = 0.99  # share of the way to the boundary of the cones
+_PARTS = ("u", "t", "y", "s", "multipliers")
 _CORRECTIONS = 2
 _BAND = 10.0  # complementarities within this factor of the aim are central enough
 _WORTHWHILE = 0.01  # what a correction must add to the step
@@ -55,13 +56,12 @@ class Iterate:
     def degree(self) -> int:
         return self.s.numel() + len(self.t)
 
-    def joined(self, other: Iterate) -> Iterate:
-        cat = (torch.cat([getattr(self, k), getattr(other, k)]) for k in ("u", "t", "y", "s", "multipliers"))
-        return Iterate(self.pairs.joined(other.pairs), *cat)
+    def joined(self, pairs: Pairs, other: Iterate) -> Iterate:
+        """Both, for the pairs of both, in this order."""
+        return Iterate(pairs, *(torch.cat([getattr(self, k), getattr(other, k)]) for k in _PARTS))
 
-    def select(self, keep: Tensor) -> Iterate:
-        parts = (getattr(self, k)[keep] for k in ("u", "t", "y", "s", "multipliers"))
-        return Iterate(self.pairs.select(keep), *parts)
+    def select(self, pairs: Pairs, keep: Tensor) -> Iterate:
+        return Iterate(pairs, *(getattr(self, k)[keep] for k in _PARTS))
 
 
 def central(table: Table, pairs: Pairs, pull: Tensor, beta: float, mu: float) -> Iterate:
@@ -181,8 +181,8 @@ class _Step:
 
     def longest(self, d: Iterate) -> float:
         at = self.at
-        worst = max(float((-d.s / at.s).amax()), float((-d.multipliers / at.multipliers).amax())) if d.s.numel() else 0.0
-        rows = 1 / worst if worst > 0 else float("inf")
+        falls = [float((-change / value).amax()) for change, value in ((d.s, at.s), (d.multipliers, at.multipliers))]
+        rows = 1 / max(falls) if max(falls) > 0 else float("inf")
         x, z = self.scaled(d, 0.0)
         return min(rows, self.caps.longest(x), self.caps.longest(z))
 
@@ -192,5 +192,5 @@ class _Step:
 
     def moved(self, d: Iterate, step: float) -> Iterate:
         at = self.at
-        changed = {k: getattr(at, k) + step * getattr(d, k) for k in ("u", "t", "y", "s", "multipliers")}
+        changed = {k: getattr(at, k) + step * getattr(d, k) for k in _PARTS}
         return replace(at, **changed)

@@ -2,13 +2,15 @@
 
 H: the loss's curvature a sample.  M_j = C_j + Kᵀ diag(λ/s) K: of the norm's cone and of the rows.  Near the optimum M_j
 stretches tight directions by many orders of magnitude.  So its root R_j comes from a QR of the heaviest rows themselves,
-never squared, and the system is solved in the coordinates R_j u_j, where it is I plus a Gram matrix: the smaller of
-BᵀHB (J·p) and H^½BBᵀH^½ (n), B = A R⁻¹.
+never squared.  Two ways lead on, by whichever side is smaller:
+
+    samples    I + H^½ Σ_k A_k T_k A_kᵀ H^½,  T_k the sum of M_j⁻¹ over the signs of a gate;   n × n
+    unknowns   I + R⁻ᵀ AᵀHA R⁻¹;                                                              J·p × J·p
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -33,28 +35,28 @@ class Newton:
     weight: Tensor  # λ/s (J, N)
     curvature: Tensor  # H (n,)
     inverse: Tensor  # R⁻¹ (J, p, p)
-    B: Tensor  # (J·p, n): R⁻ᵀAᵀH^½
-    L: Tensor  # the upper Cholesky factor of I + BBᵀ or I + BᵀB
+    L: Tensor  # the upper Cholesky factor
 
     @staticmethod
     def of(table: Table, pairs: Pairs, caps: Scaling, weight: Tensor, curvature: Tensor) -> Newton:
         inverse = _inverse_root(table, pairs, caps, weight)
-        J, p, n = pairs.columns.shape
-        if float(J * p) * n * min(J * p, n) > _LARGE:
+        n, unknowns = len(curvature), weight.shape[0] * pairs.rows.shape[1]
+        if float(unknowns) * n * min(unknowns, n) > _LARGE:
             try:
-                B, L = _gram(pairs, inverse, curvature, torch.float32)
-                return Newton(pairs, caps, weight, curvature, inverse, B, L)
+                L = _factorised(pairs, inverse, curvature, torch.float32)
+                return Newton(pairs, caps, weight, curvature, inverse, L)
             except torch.linalg.LinAlgError:  # single precision is not enough
                 pass
-        return Newton(pairs, caps, weight, curvature, inverse, *_gram(pairs, inverse, curvature, torch.float64))
+        return Newton(
+            pairs, caps, weight, curvature, inverse, _factorised(pairs, inverse, curvature, torch.float64)
+        )
 
     @property
     def rough(self) -> bool:
-        return self.B.dtype == torch.float32
+        return self.L.dtype == torch.float32
 
     def in_double(self) -> Newton:
-        B, L = _gram(self.pairs, self.inverse, self.curvature, torch.float64)
-        return Newton(self.pairs, self.caps, self.weight, self.curvature, self.inverse, B, L)
+        return replace(self, L=_factorised(self.pairs, self.inverse, self.curvature, torch.float64))
 
     def solve(self, rhs: Tensor) -> tuple[Tensor, bool]:
         """du (J, p), by conjugate gradients from the factorisation; and whether it is good."""
@@ -62,7 +64,7 @@ class Newton:
         better = self._once(left)
         move, size = better, float((left * better).sum())
         first = size
-        for _ in range(_REFINEMENTS[self.B.dtype]):
+        for _ in range(_REFINEMENTS[self.L.dtype]):
             if not size > _REFINED**2 * first:
                 break
             pushed = self._times(move)
@@ -74,14 +76,18 @@ class Newton:
         return du, size <= _ROUGH**2 * first
 
     def _once(self, rhs: Tensor) -> Tensor:
-        v = torch.bmm(self.inverse.mT, rhs[:, :, None]).reshape(-1, 1)
+        v = torch.bmm(self.inverse.mT, rhs[:, :, None])
+        if self.L.shape[0] == rhs.numel():
+            return torch.bmm(self.inverse, self._back(v.reshape(-1, 1)).view(v.shape)).squeeze(2)
+        root = self.curvature.sqrt()
+        du = torch.bmm(self.inverse, v).squeeze(2)  # M⁻¹ rhs
+        inner = self._back((root * self.pairs.forward(du))[:, None])[:, 0]
+        pull = self.pairs.adjoint(root * inner)[:, :, None]
+        return du - torch.bmm(self.inverse, torch.bmm(self.inverse.mT, pull)).squeeze(2)
+
+    def _back(self, v: Tensor) -> Tensor:
         size = float(v.abs().max()) or 1.0  # so that single precision neither over- nor underflows
-        v = (v / size).to(self.B.dtype)
-        if self.L.shape[0] == self.B.shape[0]:
-            v = torch.cholesky_solve(v, self.L, upper=True)
-        else:
-            v = v - self.B @ torch.cholesky_solve(self.B.T @ v, self.L, upper=True)
-        return torch.bmm(self.inverse, v.to(rhs.dtype).mul_(size).view(*rhs.shape, 1)).squeeze(2)
+        return torch.cholesky_solve((v / size).to(self.L.dtype), self.L, upper=True).to(v.dtype).mul_(size)
 
     def _times(self, du: Tensor) -> Tensor:
         pairs = self.pairs
@@ -89,16 +95,33 @@ class Newton:
         return data + self.caps.slopes(du)[1] + pairs.pushed(self.weight * pairs.slack(du))
 
 
-def _gram(pairs: Pairs, inverse: Tensor, curvature: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """B, and the Cholesky factor of the smaller of I + BBᵀ and I + BᵀB."""
-    B = torch.bmm(inverse.mT.to(dtype), pairs.columns.to(dtype)).mul_(curvature.sqrt().to(dtype))
-    B = B.view(-1, len(curvature))
-    by_sample = B.shape[1] < B.shape[0]
-    # (n, J·p) in Fortran order; only a lower triangle is made, which read in C order is an upper one
+def _factorised(pairs: Pairs, inverse: Tensor, curvature: Tensor, dtype: torch.dtype) -> Tensor:
+    """The Cholesky factor of I + a Gram matrix, on the smaller side."""
+    J, p, _ = inverse.shape
+    by_sample = len(curvature) < J * p
+    if by_sample:
+        B = pairs.mapped(_joint_root(inverse, pairs.place), torch.arange(pairs.operator.n_gates), dtype)
+    else:
+        B = pairs.mapped(inverse.mT * pairs.sign[:, None, None], pairs.place, dtype)
+    B.mul_(curvature.sqrt().to(dtype))
+    # (n, ·) in Fortran order; only a lower triangle is made, which read in C order is an upper one
     syrk = ssyrk if dtype == torch.float32 else dsyrk
     gram = syrk(1.0, B.numpy().T, trans=0 if by_sample else 1, lower=1)
     gram[np.diag_indices_from(gram)] += 1
-    return B, torch.linalg.cholesky(torch.from_numpy(gram.T), upper=True)
+    return torch.linalg.cholesky(torch.from_numpy(gram.T), upper=True)
+
+
+def _joint_root(inverse: Tensor, place: Tensor) -> Tensor:
+    """T_k with T_kᵀT_k = Σ M_j⁻¹ over the pairs of each gate, one or two: (gates, p, p)."""
+    order = torch.argsort(place, stable=True)
+    first = torch.ones(len(place), dtype=torch.bool)
+    first[1:] = place[order[1:]] != place[order[:-1]]
+    root = inverse[order[first]].mT.contiguous()
+    second = order[~first]
+    if len(second):
+        gates = place[second]
+        root[gates] = torch.linalg.qr(torch.cat([root[gates], inverse[second].mT], dim=1), mode="r").R
+    return root
 
 
 def _inverse_root(table: Table, pairs: Pairs, caps: Scaling, weight: Tensor) -> Tensor:

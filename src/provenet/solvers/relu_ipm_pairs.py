@@ -60,29 +60,33 @@ class Table:
 
 @dataclass(frozen=True)
 class Pairs:
-    """gate (J,), sign (J,) ±1 of the working set.  columns (J, p, n): s·A_kᵀ.  sides (J, N): the cones' signs."""
+    """gate (J,), sign (J,) ±1 of the working set.  ``operator``: of its gates alone, place (J,) among them."""
 
     gate: Tensor
     sign: Tensor
-    columns: Tensor
-    sides: Tensor
+    place: Tensor
+    operator: Operator
+    sides: Tensor  # (J, N): the signs of the cones' rows
     rows: Tensor
 
     @staticmethod
     def of(program: Program, table: Table, gate: Tensor, sign: Tensor) -> Pairs:
-        columns = _columns(program.operator, gate).mul_(sign[:, None, None])
-        return Pairs(gate, sign, columns, table.cones.signs[gate], table.rows)
+        gates, place = torch.unique(gate, return_inverse=True)
+        return Pairs(gate, sign, place, program.operator.restrict(gates), table.cones.signs[gate], table.rows)
 
     def __len__(self) -> int:
         return len(self.gate)
 
     def forward(self, u: Tensor) -> Tensor:
         """The prediction (n,) of u (J, p)."""
-        return u.reshape(-1) @ self.columns.view(-1, self.columns.shape[2])
+        stack = self.operator.new_stack()
+        stack[:, :, 0].index_add_(0, self.place, u * self.sign[:, None])
+        return self.operator.forward(stack).reshape(-1)
 
     def adjoint(self, theta: Tensor) -> Tensor:
-        """(J, p) from (n,)."""
-        return (self.columns.view(-1, self.columns.shape[2]) @ theta).view(self.columns.shape[:2])
+        """s·A_kᵀθ, (J, p) from (n,)."""
+        stack = self.operator.adjoint(theta.view(self.operator.output_shape))
+        return stack[self.place, :, 0] * self.sign[:, None]
 
     def slack(self, u: Tensor) -> Tensor:
         """K u, (J, N)."""
@@ -92,25 +96,22 @@ class Pairs:
         """Kᵀλ, (J, p)."""
         return (multipliers * self.sides) @ self.rows
 
-    def select(self, keep: Tensor) -> Pairs:
-        return Pairs(self.gate[keep], self.sign[keep], self.columns[keep], self.sides[keep], self.rows)
+    def mapped(self, left: Tensor, place: Tensor, dtype: torch.dtype) -> Tensor:
+        """left_i A_kᵀ of the gates k at ``place`` (I,), (I·p, n), for left (I, p, p)."""
+        op = self.operator
+        if isinstance(op, MLPOperator):
+            wide = left.to(dtype).reshape(-1, op.p) @ op.X.T.to(dtype)
+            return wide.view(-1, op.p, op.n).mul_(op.pattern.T[place][:, None, :].to(dtype)).view(-1, op.n)
+        return torch.bmm(left.to(dtype), self._columns[place].to(dtype)).view(-1, op.kernel_rows)
 
-    def joined(self, other: Pairs) -> Pairs:
-        parts = (torch.cat([a, b]) for a, b in zip(self._parts(), other._parts(), strict=True))
-        return Pairs(*parts, self.rows)
-
-    def _parts(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        return self.gate, self.sign, self.columns, self.sides
-
-
-def _columns(operator: Operator, gates: Tensor) -> Tensor:
-    """A_kᵀ (J, p, n) of some gates."""
-    if isinstance(operator, MLPOperator):
-        return (operator.pattern.T[gates][:, None, :] * operator.X.T).contiguous()
-    out = torch.empty(len(gates), operator.p, operator.kernel_rows, dtype=operator.dtype)
-    unit = torch.eye(operator.p, dtype=operator.dtype)[:, None, :, None]
-    for j in range(len(gates)):
-        one = operator.restrict(gates[j : j + 1])
-        for i in range(operator.p):
-            out[j, i] = one.forward(unit[i]).reshape(-1)
-    return out
+    @cached_property
+    def _columns(self) -> Tensor:
+        """A_kᵀ (gates, p, n)."""
+        op = self.operator
+        out = torch.empty(op.n_gates, op.p, op.kernel_rows, dtype=op.dtype)
+        unit = torch.eye(op.p, dtype=op.dtype)[:, None, :, None]
+        for k in range(op.n_gates):
+            one = op.restrict(torch.tensor([k]))
+            for i in range(op.p):
+                out[k, i] = one.forward(unit[i]).reshape(-1)
+        return out

@@ -24,7 +24,7 @@ from provenet.solvers.relu_ipm_pairs import Pairs, Table
 from provenet.variable import Factors
 
 _FIRST = 0.5  # of the objective: the complementarity of the first iterate
-_FILL = 8  # times the samples: as many unknowns may there be at first
+_FILL = 40  # times the samples: as many unknowns may there be at first
 _HALF = 0.5  # of β_max: pairs below it need no exact price to begin with
 _MOST_SQUARES = 2e8  # numbers in the table of Φ_rΦ_rᵀ
 _ROUND = 0.1  # what a round leaves of the complementarity
@@ -146,7 +146,7 @@ class ReluWorkingSet(Method[ReluState]):
 
     def _first(self, program: Program) -> int:
         op = program.operator
-        wanted = max(64, op.n_gates, _FILL * op.kernel_rows // op.p) if self.first is None else self.first
+        wanted = max(64, _FILL * op.kernel_rows // op.p) if self.first is None else self.first
         return min(wanted, 2 * op.n_gates)
 
     def _begin(self, program: Program, state: ReluState) -> ReluState:
@@ -157,10 +157,7 @@ class ReluWorkingSet(Method[ReluState]):
         prices, length = state.prices.at(table, every, _wanted(program, theta), _HALF * program.beta_max)
         given = state.given.gate + op.n_gates * (state.given.right[:, 0] < 0)
         length[given] = torch.inf
-        # the better sign of every gate first
-        first = length.view(2, -1) >= length.view(2, -1).flip(0)
-        order = torch.argsort(length + first.view(-1) * 2 * length.max().clamp_max(1e300), descending=True)
-        chosen = torch.sort(order[: self._first(program)]).values
+        chosen = torch.sort(torch.argsort(length, descending=True)[: self._first(program)]).values
         pairs = _pairs(program, table, chosen)
         value = float(program.loss.value(torch.zeros_like(program.loss.target)))
         mu = _FIRST * value / (len(pairs) * (len(table.rows) + 1))
@@ -197,20 +194,21 @@ class ReluWorkingSet(Method[ReluState]):
         polar = max(float(own.max()), float(length.max()) if len(length) else 0.0)
         value = _objective(program, at)
         gap = (value + float(loss.conjugate(loss.dual_scale(theta, beta / polar) * theta))) / value
-        left = at.complementarity(beta)
+        left, mu = at.complementarity(beta), at.complementarity(beta) / at.degree
         # on the central path a pair that closes has β‖u‖ of about its share of the complementarity
         small = torch.nonzero(beta * at.t < _SHARE * left / len(at.t)).flatten()
         if len(small) and left < _SURE * value:
             prices, size = prices.at(table, names[small], wanted[names[small]], _CLOSED * beta)
             keep = torch.ones(len(names), dtype=torch.bool)
             keep[small[size <= _CLOSED * beta]] = False
-            at = at.select(torch.nonzero(keep).flatten())
+            names = names[keep]
+            at = at.select(_pairs(program, table, names), torch.nonzero(keep).flatten())
         rising = torch.nonzero(length > _ENTER * beta).flatten()
         if len(rising):
             rising = rising[torch.argsort(length[rising], descending=True)[: max(_BATCH, len(names))]]
             pull = -wanted[others[rising]] * (_INSIDE * beta / length[rising])[:, None]
-            pairs = _pairs(program, table, others[rising])
-            at = at.joined(central(table, pairs, pull, beta, left / state.iterate.degree))
+            newcomers = central(table, _pairs(program, table, others[rising]), pull, beta, mu)
+            at = at.joined(_pairs(program, table, torch.cat([names, others[rising]])), newcomers)
         return replace(state, prices=prices, iterate=at, gap=gap)
 
 
