@@ -201,6 +201,7 @@ class ReluWorkingSet(Method[ReluState]):
             prices, size = prices.at(table, names[small], wanted[names[small]], _CLOSED * beta)
             keep = torch.ones(len(names), dtype=torch.bool)
             keep[small[size <= _CLOSED * beta]] = False
+            keep[at.t.argmax()] = True  # far from settled all may look closed, and an empty set has no way on
             names = names[keep]
             at = at.select(_pairs(program, table, names), torch.nonzero(keep).flatten())
         rising = torch.nonzero(length > _ENTER * beta).flatten()
