@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from provenet.gates import pattern_key
 from provenet.gauges import Bounds, Gauge
+from provenet.gauges.mixed import WEIGHT_DECAY
 from provenet.losses import Loss
 from provenet.operators import Operator
 from provenet.polar import polar_bounds
@@ -39,7 +40,7 @@ class Program:
 
     def objective_factors(self, factors: Factors) -> Tensor:
         """BM eq. 17, 18."""
-        return self.loss.value(self.operator.forward_factors(factors)) + self.beta * factors.penalty()
+        return self.loss.value(self.operator.forward_factors(factors)) + self.beta * self.gauge.penalty(factors)
 
     @cached_property
     def beta_max(self) -> float:
@@ -87,7 +88,7 @@ class Problem:
     Z = unit·Z̃, Ŷ = output_unit·(normalised Ŷ) and objective = value_scale·(normalised objective).  ``gate_vectors``
     (P, p) and ``patterns`` (P, n·ρ) are None and all ones for linear activation.  ``gate_group`` (P,) is the group of
     features each gate sees, None where the block has one group; ``mask`` (n, s) says which tokens count, None: all.
-    ``complete``: the gates are all arrangements there are.
+    ``complete``: the gates are all arrangements there are.  ``penalty``: the norms of the first and second layer.
     """
 
     block: BlockLike
@@ -105,6 +106,7 @@ class Problem:
     gate_group: Tensor | None = None
     mask: Tensor | None = None
     complete: bool = False
+    penalty: tuple[float, float] = WEIGHT_DECAY
 
     @property
     def scope(self) -> str:
@@ -175,6 +177,13 @@ class Problem:
                 )
             found[members] = torch.tensor(names, dtype=torch.long)[which]
         return found
+
+
+def check_weight_decay(problem: Problem, what: str) -> None:
+    """For what knows weight decay only, and would speak of another problem."""
+    if problem.penalty != WEIGHT_DECAY:
+        first, second = problem.penalty
+        raise ValueError(f"problem: {what} is for weight decay, penalty (2, 2); this one has ({first:g}, {second:g}).")
 
 
 def check_beta(beta: float) -> None:

@@ -23,7 +23,8 @@ from provenet.data.validation import as_mask, as_samples, as_targets, as_tensor,
 from provenet.gates import distinct_gates, sample_gates
 from provenet.gates.arrangements import arrangements
 from provenet.gates.spike_free import open_gate, spike_free_stretch
-from provenet.gauges import ConeNuclear, Gauge, NuclearNorm, SpikeFree
+from provenet.gauges import ConeNuclear, Gauge, SpikeFree
+from provenet.gauges.mixed import WEIGHT_DECAY, Penalty, as_penalty, gauge_of
 from provenet.losses import LOSSES, Loss
 from provenet.losses.base import power_of_four
 from provenet.nn.base import ACTIVATIONS, READOUTS
@@ -68,6 +69,7 @@ def formulate(
     loss_settings: dict[str, Any] | None = None,
     mask: Any = None,
     gate_group: Any = None,
+    penalty: tuple[float, float] = WEIGHT_DECAY,
 ) -> Problem:
     """The convex program of a block on data.
 
@@ -78,6 +80,8 @@ def formulate(
     of whitened X, or rows orthogonal to one another, one open gate is all that is needed (CP §3.3).
     ``mask`` (n, s), for attention: which tokens are there.  Every loss is a sum over samples, each times its
     ``sample_weight``; samples of weight zero are left out.
+    ``penalty`` (C, R), for linear and gated MLPs: the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), where
+    u_j and v_j are the first and the second layer of neuron j (BM Lemma 3.1); (2, 2) is weight decay.
     """
     block = make_block(block)
     if activation not in ACTIVATIONS:
@@ -85,6 +89,7 @@ def formulate(
     complete = isinstance(gates, str) and gates == "all"
     if complete and activation != "relu":
         raise ValueError(f"gates: 'all' enumerates the arrangements of ReLU, not those of {activation!r}.")
+    penalty = _checked_penalty(penalty, block, activation)
     if readout not in READOUTS:
         raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
     if readout == "tokens" and not block.tokens:
@@ -112,8 +117,10 @@ def formulate(
     operator = block.operator(X, patterns, Y.shape[-1], readout, units.x, token_mask, **grouping)
     if operator.output_shape != Y.shape:
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
-    relu = activation == "relu"
-    gauge = _cone_gauge(block, X, patterns, gate_vectors, gate_group, stretch) if relu else NuclearNorm()
+    if activation == "relu":
+        gauge = _cone_gauge(block, X, patterns, gate_vectors, gate_group, stretch)
+    else:
+        gauge = gauge_of(penalty, operator.p, operator.q)
     program = Program(operator, scaled_loss, gauge, normalised_beta(beta, units.beta))
     if patterns is None:
         patterns = torch.ones(block.groups, X.shape[0], dtype=torch.bool)
@@ -133,7 +140,18 @@ def formulate(
         gate_group,
         token_mask,
         complete,
+        penalty,
     )
+
+
+def _checked_penalty(penalty: Any, block: Block, activation: str) -> Penalty:
+    norms = as_penalty(penalty)
+    if norms != WEIGHT_DECAY and not (isinstance(block, MLP) and activation != "relu"):
+        raise ValueError(
+            f"penalty: ({norms[0]:g}, {norms[1]:g}) goes with linear and gated ReLU networks of block 'mlp', not with "
+            f"{activation!r} of {block.name!r}; choose (2, 2), weight decay."
+        )
+    return norms
 
 
 def _cone_gauge(

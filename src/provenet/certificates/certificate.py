@@ -120,9 +120,9 @@ def certificate_of(
 
     beta: in the user's units.  scale: the objective's in the user's units over the program's.
     """
-    # they suppose rotations U → UQ, which cones do not allow
-    conditions = rank_conditions(factors, *program.operator.stack_shape) if program.gauge.has_prox else {}
-    gap = duality_gap(program, prediction, float(factors.penalty()), final=True)
+    # they suppose rotations U → UQ, which neither cones nor other norms allow
+    conditions = rank_conditions(factors, *program.operator.stack_shape) if program.gauge.rotates else {}
+    gap = duality_gap(program, prediction, float(program.gauge.penalty(factors)), final=True)
     return certificate_from(gap, program.beta, beta, scale, scope, tol, conditions=conditions)
 
 

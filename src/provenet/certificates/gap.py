@@ -40,7 +40,7 @@ def duality_gap(program: Program, prediction: Tensor, penalty: float, final: boo
     """
     theta = program.loss.gradient(prediction)
     polar = program.polar(theta, final)
-    polar_max = float(polar.upper.max()) + program.operator.rounding(theta)
+    polar_max = float(polar.upper.max()) + _rounding(program, theta)
     return gap_at(program, prediction, penalty, theta, polar_max, polar.kind)
 
 
@@ -52,7 +52,12 @@ def gap_at(program: Program, prediction: Tensor, penalty: float, theta: Tensor, 
 
 def lower_bound(program: Program, theta: Tensor, polar_max: float) -> float:
     """−L*(τΘ) ≤ p* for any Θ with γ_k°(A_k*Θ) ≤ ``polar_max`` at every gate, rounding in A*Θ aside."""
-    return _dual(program, theta, polar_max + program.operator.rounding(theta))
+    return _dual(program, theta, polar_max + _rounding(program, theta))
+
+
+def _rounding(program: Program, theta: Tensor) -> float:
+    """What rounding in A*Θ can hide from the polar."""
+    return program.operator.rounding(theta) * program.gauge.rounding(program.operator.p, program.operator.q)
 
 
 def _dual(program: Program, theta: Tensor, polar_max: float) -> float:

@@ -21,14 +21,24 @@ class Bounds:
 
 class Gauge(ABC):
     has_prox: bool = True
+    rotates: bool = True  # whether neurons of a gate may be mixed, U → UQ and V → VQ, at no cost (BM Thm 3.3)
 
     def restrict(self, gates: Tensor) -> Gauge:
         """The gauge of these gates' blocks."""
         return self
 
-    def within(self, basis: Tensor) -> Gauge:
-        """The gauge of blocks Z' where Z = basis·Z', for an orthonormal basis (p, r) that spans the data."""
+    def within(self, basis: Tensor) -> Gauge | None:
+        """The gauge of blocks Z' where Z = basis·Z', for an orthonormal basis (p, r) that spans the data; None where
+        it would be another in these coordinates."""
         return self
+
+    def penalty(self, factors: Factors) -> Tensor:
+        """What β multiplies in a network's objective: the neurons' weight decay, at least the gauge of their stack."""
+        return factors.penalty()
+
+    def rounding(self, p: int, q: int) -> float:
+        """The largest polar of a block (p, q) of spectral norm one: what an error of that size can hide."""
+        return 1.0
 
     @abstractmethod
     def values(self, stack: Stack) -> Tensor:

@@ -35,6 +35,7 @@ class ConeNuclear(Gauge):
     implicit: ImplicitCones | None = None
 
     has_prox = False
+    rotates = False
 
     def restrict(self, gates: Tensor) -> ConeNuclear:
         return self._mapped(lambda cones: cones.restrict(gates))

@@ -15,7 +15,7 @@ from provenet.certificates import Certificate, certify
 from provenet.io.fingerprint import check_fingerprint, differences, digest, fingerprint
 from provenet.io.schema import SchemaError, take
 from provenet.nn.base import ACTIVATIONS
-from provenet.problem import Problem
+from provenet.problem import Problem, check_weight_decay
 from provenet.variable import Factors
 
 _LARGEST_SAMPLE = 2**28  # numbers
@@ -50,6 +50,7 @@ class SavedModel:
 
     @staticmethod
     def of(problem: Problem, network: nn.Module, certificate: Certificate, **more: Any) -> SavedModel:
+        check_weight_decay(problem, "a model folder")
         return SavedModel(
             network=network,
             certificate=certificate,

@@ -12,7 +12,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from provenet.gauges import ConeNuclear, GroupNorm, NuclearNorm
+from provenet.gauges import ConeNuclear, Gauge, GroupNorm, LineNorm, NuclearNorm
 from provenet.losses import Loss
 from provenet.operators import Operator
 from provenet.problem import Program
@@ -46,7 +46,7 @@ class CVX(Method[CVXState]):
     def refuses(self, program: Program) -> str | None:
         if program.loss.name not in _LOSSES:
             return f"loss {program.loss.name!r} is not written for CVXPY."
-        if not isinstance(program.gauge, (NuclearNorm, GroupNorm, ConeNuclear)):
+        if not isinstance(program.gauge, (NuclearNorm, GroupNorm, ConeNuclear, LineNorm)):
             return f"gauge {type(program.gauge).__name__} is not written for CVXPY."
         if isinstance(program.gauge, ConeNuclear) and (reason := refuses_cones(program)) is not None:
             return reason
@@ -95,9 +95,16 @@ Posed = tuple[list[Any], list[Any], list[Any], Callable[[], Point]]
 def _posed(cp: Any, program: Program) -> Posed:
     P, p, q = program.operator.stack_shape
     blocks = [cp.Variable((p, q)) for _ in range(P)]
-    nuclear = isinstance(program.gauge, NuclearNorm) and min(p, q) > 1
-    norms = [cp.normNuc(block) if nuclear else cp.norm(block, "fro") for block in blocks]
+    norms = [_gauge(cp, program.gauge, block) for block in blocks]
     return blocks, norms, [], lambda: _of_stack(program, torch.from_numpy(np.stack([b.value for b in blocks])))
+
+
+def _gauge(cp: Any, gauge: Gauge, block: Any) -> Any:
+    if isinstance(gauge, LineNorm):
+        rows = gauge.first == 1
+        return cp.sum(cp.norm(block, gauge.second if rows else gauge.first, axis=1 if rows else 0))
+    nuclear = isinstance(gauge, NuclearNorm) and min(block.shape) > 1
+    return cp.normNuc(block) if nuclear else cp.norm(block, "fro")
 
 
 def _posed_cones(cp: Any, program: Program) -> Posed:

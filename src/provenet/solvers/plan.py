@@ -97,7 +97,8 @@ def _automatic(program: Program) -> list[Stage]:
             return [Stage(one_output), Stage(FrankWolfe())]
         planar = program.operator.p <= 2 and Copositive().refuses(program) is None
         return [*([Stage(Copositive())] if planar else []), Stage(_able(FrankWolfe(), program))]
-    if is_large(program.operator) or _dense_work(program) > _DENSE_WORK:  # only neurons fit, or are quick enough
+    only_neurons = is_large(program.operator) or _dense_work(program) > _DENSE_WORK  # fit, or are quick enough
+    if only_neurons and program.gauge.rotates:
         return [Stage(_able(BM(), program))]
     interior, kernel = IPM(), ADMM()
     if interior.refuses(program) is None and _ipm_work(program) <= _IPM_WORK:
@@ -118,6 +119,8 @@ def _finishes(program: Program) -> Iterator[Stage]:
         yield Stage(working_set)
     if BM().refuses(program) is None:
         yield Stage(BM())
+    elif program.gauge.has_prox:  # other norms than weight decay's have first order only
+        yield Stage(APG())
 
 
 def _dense_work(program: Program) -> float:

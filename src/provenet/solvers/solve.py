@@ -12,7 +12,9 @@ import torch
 from torch import nn
 
 from provenet.certificates import certify, duality_gap
-from provenet.gauges import ConeNuclear
+from provenet.gauges import ConeNuclear, SignNorm
+from provenet.gauges.mixed import signs
+from provenet.operators import Lifted
 from provenet.problem import Problem, Program
 from provenet.solvers.loop import Callback, Limits, Method, Record, Run, run
 from provenet.solvers.plan import METHODS, Stage, plan
@@ -90,13 +92,30 @@ def _run_reduced(
     """In fewer dimensions where the data have fewer (CP A.2); the factors come back in all of them."""
     chosen = METHODS.get(method) if isinstance(method, str) else method
     reduced = program.operator.reduced() if chosen is None or chosen.reduces else None
-    if reduced is None:
-        return _run_stages(program, plan(program, method), limits, start, tell)
+    gauge = None if reduced is None else program.gauge.within(reduced[1])
+    if reduced is None or gauge is None:
+        return _run_lifted(program, method, limits, start, tell)
     operator, basis = reduced
-    small = replace(program, operator=operator, gauge=program.gauge.within(basis))
+    small = replace(program, operator=operator, gauge=gauge)
     begin = None if start is None else replace(start, left=start.left @ basis)
-    done, name = _run_stages(small, plan(small, method), limits, begin, tell)
+    done, name = _run_lifted(small, method, limits, begin, tell)
     done.factors = replace(done.factors, left=done.factors.left @ basis.T)
+    return done, name
+
+
+def _run_lifted(
+    program: Program, method: str | Method[Any], limits: Limits, start: Factors | None, tell: Callback | None
+) -> tuple[Run, str]:
+    """With a weight for each vector of signs, where these are the neurons that an ∞-norm leaves (`SignNorm`)."""
+    op, gauge = program.operator, program.gauge
+    if not isinstance(gauge, SignNorm):
+        return _run_stages(program, plan(program, method), limits, start, tell)
+    by_rows = gauge.by_rows(op.p, op.q)
+    operator = Lifted(op, signs(op.p if by_rows else op.q, op.dtype), by_rows)
+    large = replace(program, operator=operator, gauge=gauge.lifted(op.p, op.q))
+    begin = None if start is None else operator.raised(start)
+    done, name = _run_stages(large, plan(large, method), limits, begin, tell)
+    done.factors = operator.lowered(done.factors)
     return done, name
 
 
@@ -109,7 +128,7 @@ def _tidied(program: Program, factors: Factors, tol: float) -> Factors:
             break
         fewer = factors.select(keep)
         prediction = program.operator.forward_factors(fewer)
-        if duality_gap(program, prediction, float(fewer.penalty())).relative <= tol:
+        if duality_gap(program, prediction, float(program.gauge.penalty(fewer))).relative <= tol:
             return fewer
     return factors
 
