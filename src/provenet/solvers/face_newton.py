@@ -24,6 +24,7 @@ _FLAT = 1e-15  # a decrease below this part of the objective drowns in rounding
 _UNKNOWNS = 1_500
 _ENTRIES = 6_000_000  # of the Jacobian
 _GRADIENT_TRIES = 20
+_DUST = 1e-9  # of a vector, when projected
 
 
 def improved(program: Program, cones: Cones, at: Place, steps: int) -> Place:
@@ -91,8 +92,17 @@ def _newton(program: Program, cones: Cones, at: Place) -> Place | None:
 def _moved(program: Program, cones: Cones, factors: Factors, step: Tensor) -> Place:
     """The neurons moved by ``step`` (N, p + q), and back into their cones."""
     p = factors.left.shape[1]
-    left = project(cones.rows, cones.signs[factors.gate], factors.left + step[:, :p]).point
+    left = _inside(cones, factors.gate, factors.left + step[:, :p])
     return place(program, Factors(left, factors.right + step[:, p:], factors.gate))
+
+
+def _inside(cones: Cones, gate: Tensor, u: Tensor) -> Tensor:
+    """u (N, p) projected on their cones, exactly zero where only rounding, which points anywhere, would be left."""
+    signs = cones.signs[gate]
+    point = project(cones.rows, signs, u).point
+    point = project(cones.rows, signs, point).point  # the first is as accurate as u is long; it may be much shorter
+    length, before = (torch.linalg.vector_norm(one, dim=1, keepdim=True) for one in (point, u))
+    return torch.where(length > _DUST * before, point, 0.0)
 
 
 def _faces(cones: Cones, gate: Tensor, pull: Tensor) -> Tensor:

@@ -48,12 +48,17 @@ def atom_columns(operator: Operator, left: Tensor, gate: Tensor) -> Tensor:
 
 
 def distinct(columns: Tensor, same: float = 1e-13) -> Tensor:
-    """The first of each set of atoms whose columns (N, …) are one up to a factor; neighbouring cones share rays."""
+    """The cheapest of each set of atoms whose columns (N, …) are one up to a factor, and the first of those as cheap.
+
+    Neighbouring cones share rays; and behind gates that open few rows many u of different reach do the same.
+    """
     flat = columns.flatten(1)
     length = torch.linalg.vector_norm(flat, dim=1)
     unit = flat / length.clamp_min(1e-300)[:, None]
-    close = (unit @ unit.T >= 1 - same).tril(-1)
-    return torch.nonzero(~close.any(1) & (length > 0)).flatten()
+    close = unit @ unit.T >= 1 - same
+    longer = length > length[:, None] * (1 + same)  # [i, j]: j reaches further than i
+    dropped = close & (longer | (~longer.T).tril(-1))
+    return torch.nonzero(~dropped.any(1) & (length > 0)).flatten()
 
 
 def best_second_layers(loss: Loss, beta: float, columns: Tensor, start: Tensor | None = None) -> SecondLayers:
