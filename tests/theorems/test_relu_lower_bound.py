@@ -1,4 +1,4 @@
-"""Weak duality, seen from the other side: no wide ReLU network, however it is trained, gets below the certified bound."""
+"""Weak duality from the other side: no wide ReLU network, however trained, gets below the certified bound."""
 
 from __future__ import annotations
 
