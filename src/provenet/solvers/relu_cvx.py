@@ -40,7 +40,8 @@ def refuses_cones(program: Program) -> str | None:
 
 def pose(cp: Any, program: Program) -> Posed:
     """The program's blocks in CVXPY's terms."""
-    assert isinstance(program.gauge, ConeNuclear) and isinstance(program.gauge.cones, Cones)
+    assert isinstance(program.gauge, ConeNuclear)
+    assert isinstance(program.gauge.cones, Cones)
     return (_one_output if program.operator.q == 1 else _in_the_plane)(cp, program, program.gauge.cones)
 
 
@@ -93,7 +94,7 @@ def _facets(cones: Cones, k: int) -> np.ndarray:
 
 
 def _split(whole: np.ndarray, K: np.ndarray, gate: int) -> Factors:
-    """Neurons a_i v_iᵀ of Z with K a_i ≥ 0: a Cholesky factor of K U Kᵀ ≥ 0, of one or two rows, is nowhere negative."""
+    """Neurons a_i v_iᵀ of Z with K a_i ≥ 0: a Cholesky factor of K U Kᵀ ≥ 0, of one or two rows, is ≥ 0."""
     p = K.shape[1]
     U, Z = whole[:p, :p], whole[:p, p:]
     C = np.maximum(K @ U @ K.T, 0.0)

@@ -28,6 +28,7 @@ _CORRECTIONS = 2
 _BAND = 10.0  # complementarities within this factor of the aim are central enough
 _WORTHWHILE = 0.01  # what a correction must add to the step
 _LAG, _MOST = 0.1, 0.5  # μ falls no faster than this times the residual's share allows, or than the other at worst
+_PRECISE = 2e-3  # of the objective: below this complementarity systems are too stretched for single precision
 _CENTRE_STEPS = 60
 _CENTRED = 0.05  # Newton's decrement at which a point counts as central
 _CURVATURE = 1e-9  # of the largest: a sample may be flat, as Huber's are far out
@@ -102,6 +103,11 @@ def _head(u: Tensor, beta: float, mu: float) -> Tensor:
     return (mu + (mu**2 + 4 * beta**2 * u.square().sum(1)).sqrt()) / (2 * beta)
 
 
+def objective(program: Program, at: Iterate) -> float:
+    prediction = at.prediction.view(program.operator.output_shape)
+    return float(program.loss.value(prediction)) + program.beta * float(torch.linalg.vector_norm(at.u, dim=1).sum())
+
+
 def residual(program: Program, at: Iterate) -> Tensor:
     """y + Kᵀλ − Aᵀ∇L, (J, p)."""
     theta = program.loss.gradient(at.prediction.view(program.operator.output_shape)).reshape(-1)
@@ -117,7 +123,7 @@ def advance(program: Program, table: Table, at: Iterate) -> Iterate:
     here, beta = step.caps.point, program.beta
     mu = at.complementarity(beta) / at.degree
     squared = product(here, here)
-    affine = step.direction((-squared[0], -squared[1]), -at.multipliers * at.s)
+    affine = step.direction((-squared[0], -squared[1]), -at.multipliers * at.s, refined=False)
     ahead = step.moved(affine, min(1.0, step.longest(affine)))
     # while the residual is far from zero, a small μ would only pin the iterate to the boundary
     lag = _LAG * float((step.residual * at.u).sum(1).abs().sum()) / at.complementarity(beta)
@@ -163,15 +169,16 @@ class _Step:
         self.at = at
         self.residual = residual(program, at)
         self.caps = Scaling.of((at.t, at.u), (torch.full_like(at.t, program.beta), at.y))
-        self.newton = Newton.of(table, at.pairs, self.caps, at.multipliers / at.s, curvature)
+        rough = at.complementarity(program.beta) > _PRECISE * objective(program, at)
+        self.newton = Newton.of(table, at.pairs, self.caps, at.multipliers / at.s, curvature, rough)
 
-    def direction(self, caps: Points, rows: Tensor) -> Iterate:
+    def direction(self, caps: Points, rows: Tensor, refined: bool = True) -> Iterate:
         """For the wanted changes of both complementarities: of the caps (scaled), of the rows λ∘s."""
         at, pairs = self.at, self.at.pairs
         head, tail = self.caps.without_head(self.caps.inverse(self.caps.divided(caps)))
         push = rows / at.s
         rhs = self.residual + tail + pairs.pushed(push)
-        du, good = self.newton.solve(rhs)
+        du, good = self.newton.solve(rhs) if refined else (self.newton.roughly(rhs), True)
         if not good and self.newton.rough:
             self.newton = self.newton.in_double()
             du, _ = self.newton.solve(rhs)

@@ -1,6 +1,6 @@
 """Many second-order cones {(t, u) : ‖u‖ ≤ t} at once, in Nesterov–Todd coordinates.
 
-A point is a pair (head, tail) of shapes (J,) and (J, p).  For x, z inside, W maps both to one point: W z = W⁻¹x = point.
+A point is a pair (head, tail) of shapes (J,) and (J, p).  For x, z inside, W maps both to one: W z = W⁻¹x = point.
 """
 
 from __future__ import annotations
@@ -75,10 +75,9 @@ class Scaling:
 
     def root(self) -> Tensor:
         """C^½ (J, p, p): I but for the direction of w₁, where it is (1 + 2‖w₁‖²)^−½; over η."""
-        size = self.tail.square().sum(1)
-        # 1 − (1 + 2s)^−½ over s, without cancellation at s = 0
+        # 1 − (1 + 2s)^−½ over s = ‖w₁‖², without cancellation at s = 0
         shrink = self._stretch.sqrt()
-        factor = 2 / (shrink * (shrink + 1)) if size.numel() else size
+        factor = 2 / (shrink * (shrink + 1))
         eye = torch.eye(self.tail.shape[1], dtype=self.tail.dtype)
         return (eye - factor[:, None, None] * self.tail[:, :, None] * self.tail[:, None, :]) / self.eta[:, None, None]
 

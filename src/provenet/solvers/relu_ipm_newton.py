@@ -1,8 +1,8 @@
 """The Newton system of the interior point: (Σ A_jᵀHA_j' + M_j δ_jj') du = rhs over the pairs of a working set.
 
 H: the loss's curvature a sample.  M_j = C_j + Kᵀ diag(λ/s) K: of the norm's cone and of the rows.  Near the optimum M_j
-stretches tight directions by many orders of magnitude.  So its root R_j comes from a QR of the heaviest rows themselves,
-never squared.  Two ways lead on, by whichever side is smaller:
+stretches tight directions by many orders of magnitude.  So its root R_j comes from a QR of the heaviest rows, never
+squared.  Two ways lead on, by whichever side is smaller:
 
     samples    I + H^½ Σ_k A_k T_k A_kᵀ H^½,  T_k the sum of M_j⁻¹ over the signs of a gate;   n × n
     unknowns   I + R⁻ᵀ AᵀHA R⁻¹;                                                              J·p × J·p
@@ -24,8 +24,8 @@ _HEAVY = 2  # times p: rows whose weights are not squared
 _JITTER = 1e-15  # of the trace of what the light rows add: what their Cholesky factor may lose
 _LARGE = 3e9  # multiply-adds of the Gram matrix from which single precision is tried first
 _REFINEMENTS = {torch.float64: 2, torch.float32: 10}  # at most
-_REFINED = 1e-9  # of the residual, in the system's own norm
-_ROUGH = 1e-5  # where single precision is left above this, double takes over
+_REFINED = 1e-7  # of the residual, in the system's own norm
+_ROUGH = 1e-6  # where single precision is left above this, double takes over
 
 
 @dataclass(frozen=True)
@@ -38,18 +38,17 @@ class Newton:
     L: Tensor  # the upper Cholesky factor
 
     @staticmethod
-    def of(table: Table, pairs: Pairs, caps: Scaling, weight: Tensor, curvature: Tensor) -> Newton:
+    def of(table: Table, pairs: Pairs, caps: Scaling, weight: Tensor, curvature: Tensor, rough: bool) -> Newton:
+        """``rough``: where the system is large, single precision may do."""
         inverse = _inverse_root(table, pairs, caps, weight)
         n, unknowns = len(curvature), weight.shape[0] * pairs.rows.shape[1]
-        if float(unknowns) * n * min(unknowns, n) > _LARGE:
+        if rough and float(unknowns) * n * min(unknowns, n) > _LARGE:
             try:
                 L = _factorised(pairs, inverse, curvature, torch.float32)
                 return Newton(pairs, caps, weight, curvature, inverse, L)
             except torch.linalg.LinAlgError:  # single precision is not enough
                 pass
-        return Newton(
-            pairs, caps, weight, curvature, inverse, _factorised(pairs, inverse, curvature, torch.float64)
-        )
+        return Newton(pairs, caps, weight, curvature, inverse, _factorised(pairs, inverse, curvature, torch.float64))
 
     @property
     def rough(self) -> bool:
@@ -61,7 +60,7 @@ class Newton:
     def solve(self, rhs: Tensor) -> tuple[Tensor, bool]:
         """du (J, p), by conjugate gradients from the factorisation; and whether it is good."""
         du, left = torch.zeros_like(rhs), rhs
-        better = self._once(left)
+        better = self.roughly(left)
         move, size = better, float((left * better).sum())
         first = size
         for _ in range(_REFINEMENTS[self.L.dtype]):
@@ -70,12 +69,13 @@ class Newton:
             pushed = self._times(move)
             step = size / float((move * pushed).sum())
             du, left = du + step * move, left - step * pushed
-            better = self._once(left)
+            better = self.roughly(left)
             last, size = size, float((left * better).sum())
             move = better + size / last * move
         return du, size <= _ROUGH**2 * first
 
-    def _once(self, rhs: Tensor) -> Tensor:
+    def roughly(self, rhs: Tensor) -> Tensor:
+        """What the factorisation alone gives."""
         v = torch.bmm(self.inverse.mT, rhs[:, :, None])
         if self.L.shape[0] == rhs.numel():
             return torch.bmm(self.inverse, self._back(v.reshape(-1, 1)).view(v.shape)).squeeze(2)

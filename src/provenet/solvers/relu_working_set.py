@@ -19,16 +19,16 @@ from provenet.losses import Huber
 from provenet.problem import Program
 from provenet.solvers.ipm_blocks import LinAlgError
 from provenet.solvers.loop import Method, Point
-from provenet.solvers.relu_ipm import Iterate, advance, central
+from provenet.solvers.relu_ipm import Iterate, advance, central, objective
 from provenet.solvers.relu_ipm_pairs import Pairs, Table
 from provenet.variable import Factors
 
 _FIRST = 0.5  # of the objective: the complementarity of the first iterate
-_FILL = 40  # times the samples: as many unknowns may there be at first
+_FILL = 40  # unknowns a sample that there may be at first
 _HALF = 0.5  # of β_max: pairs below it need no exact price to begin with
 _MOST_SQUARES = 2e8  # numbers in the table of Φ_rΦ_rᵀ
 _ROUND = 0.1  # what a round leaves of the complementarity
-_STEP = 0.01  # what a step leaves of the certified gap
+_STEP, _FIRST_STEP = 0.05, 1e-3  # what a step leaves of the certified gap, and the first one at most
 _AIM = 0.3  # of the gap a step wants, for the complementarity alone
 _ROUNDS = 12  # a step
 _ITERATIONS = 40  # a round
@@ -36,9 +36,9 @@ _SETTLED = 0.3  # of the complementarity, relatively: so far above β may the po
 _ENTER = 1 + 1e-9  # of β: pairs above it may join
 _BATCH = 32  # pairs that may join at once, or as many as there are
 _INSIDE = 0.99  # of β: the polar from which a pair that joins starts
-_SHARE = 5.0  # times its share of the complementarity: a pair whose cost is below it may have closed
+_SHARE = 3.0  # times its share of the complementarity: a pair whose cost is below it may have closed
 _CLOSED = 0.95  # of β: it has, if its polar is below this
-_SURE = 0.01  # of the objective: the complementarity at which pairs begin to leave
+_SURE = 0.15  # of the objective: the complementarity at which pairs begin to leave
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class ReluState:
 
 @dataclass(frozen=True)
 class ReluWorkingSet(Method[ReluState]):
-    """first: pairs to begin with; None: as many as fill the samples a few times."""
+    """first: pairs to begin with; None: all, or as many as have `_FILL` unknowns a sample."""
 
     first: int | None = None
 
@@ -109,7 +109,8 @@ class ReluWorkingSet(Method[ReluState]):
     def memory(self, program: Program) -> int:
         op, cones = program.operator, program.gauge.cones  # type: ignore[attr-defined]
         n, N, pairs = op.kernel_rows, len(cones.rows), self._first(program)
-        return 8 * (3 * pairs * op.p * n + 12 * pairs * N + N * op.p * (op.p + 1) // 2 + 4 * op.n_gates * N + 2 * n * n)
+        system = min(pairs, op.n_gates) * op.p * n + 2 * min(pairs * op.p, n) ** 2
+        return 8 * (system + 24 * pairs * N + N * op.p * (op.p + 1) // 2)
 
     def work(self, program: Program) -> float:
         op = program.operator
@@ -122,13 +123,13 @@ class ReluWorkingSet(Method[ReluState]):
         return ReluState(table, Prices.none(table), given)
 
     def step(self, program: Program, state: ReluState) -> ReluState:
-        target = _STEP * state.gap
+        target = min(_STEP * state.gap, _FIRST_STEP)
         try:
             if state.iterate is None:
                 state = self._begin(program, state)
             for _ in range(_ROUNDS):
                 state = self._round(program, state, _AIM * target)
-                if state.gap <= target:
+                if state.gap <= 2 * target:
                     break
         except LinAlgError:  # rounding has the upper hand
             state = replace(state, stuck=True)
@@ -152,16 +153,20 @@ class ReluWorkingSet(Method[ReluState]):
     def _begin(self, program: Program, state: ReluState) -> ReluState:
         """The pairs that the zero network misses most, and those of the start, all at central points."""
         op, table = program.operator, state.table
-        theta = program.loss.gradient(torch.zeros_like(program.loss.target))
-        every = torch.arange(2 * op.n_gates)
-        prices, length = state.prices.at(table, every, _wanted(program, theta), _HALF * program.beta_max)
-        given = state.given.gate + op.n_gates * (state.given.right[:, 0] < 0)
-        length[given] = torch.inf
-        chosen = torch.sort(torch.argsort(length, descending=True)[: self._first(program)]).values
+        every, few, prices = torch.arange(2 * op.n_gates), self._first(program), state.prices
+        chosen = every
+        if few < len(every):
+            theta = program.loss.gradient(torch.zeros_like(program.loss.target))
+            prices, length = prices.at(table, every, _wanted(program, theta), _HALF * program.beta_max)
+            length[state.given.gate + op.n_gates * (state.given.right[:, 0] < 0)] = torch.inf
+            chosen = torch.sort(torch.argsort(length, descending=True)[:few]).values
         pairs = _pairs(program, table, chosen)
         value = float(program.loss.value(torch.zeros_like(program.loss.target)))
         mu = _FIRST * value / (len(pairs) * (len(table.rows) + 1))
-        iterate = central(table, pairs, torch.zeros(len(pairs), op.p, dtype=op.dtype), program.beta, mu)
+        gates = torch.unique(pairs.gate)
+        nothing = torch.zeros(len(gates), op.p, dtype=op.dtype)
+        both = central(table, _pairs(program, table, gates), nothing, program.beta, mu)  # the sign does not matter yet
+        iterate = both.select(pairs, pairs.place)
         return replace(state, prices=prices, iterate=iterate)
 
     def _round(self, program: Program, state: ReluState, aim: float) -> ReluState:
@@ -171,7 +176,7 @@ class ReluWorkingSet(Method[ReluState]):
         now = at.complementarity(beta)
         for _ in range(_ITERATIONS):
             at = advance(program, table, at)
-            value = _objective(program, at)
+            value = objective(program, at)
             left = at.complementarity(beta)
             settled = _own_polar(program, at).max() <= beta * (1 + _SETTLED * left / value)
             if settled and left <= max(_ROUND * now, aim * value):
@@ -192,7 +197,7 @@ class ReluWorkingSet(Method[ReluState]):
         others = torch.nonzero(outside).flatten()
         prices, length = state.prices.at(table, others, wanted[others], beta)
         polar = max(float(own.max()), float(length.max()) if len(length) else 0.0)
-        value = _objective(program, at)
+        value = objective(program, at)
         gap = (value + float(loss.conjugate(loss.dual_scale(theta, beta / polar) * theta))) / value
         left, mu = at.complementarity(beta), at.complementarity(beta) / at.degree
         # on the central path a pair that closes has β‖u‖ of about its share of the complementarity
@@ -229,11 +234,6 @@ def _own_polar(program: Program, at: Iterate) -> Tensor:
     """‖Aᵀ∇L − Kᵀλ‖ (J,): the iterate's own multipliers bound the polar of its pairs."""
     theta = program.loss.gradient(at.prediction.view(program.operator.output_shape)).reshape(-1)
     return torch.linalg.vector_norm(at.pairs.adjoint(theta) - at.pairs.pushed(at.multipliers), dim=1)
-
-
-def _objective(program: Program, at: Iterate) -> float:
-    prediction = at.prediction.view(program.operator.output_shape)
-    return float(program.loss.value(prediction)) + program.beta * float(torch.linalg.vector_norm(at.u, dim=1).sum())
 
 
 def _neurons(at: Iterate) -> Factors:
