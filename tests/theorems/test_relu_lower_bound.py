@@ -23,7 +23,7 @@ def posed(d: int) -> tuple[Tensor, Tensor, Tensor]:
         assert certificate.scope == "all_arrangements"
         assert certificate.status == "certified"
         lower.append(certificate.dual)
-    return torch.tensor(X), torch.tensor(Y), torch.tensor(lower)
+    return torch.tensor(X), torch.tensor(Y), torch.tensor(lower, dtype=torch.float64)
 
 
 def objectives(X: Tensor, Y: Tensor, first: Tensor, second: Tensor) -> Tensor:
