@@ -23,7 +23,7 @@ from provenet.gates.arrangements import count_bound
 from provenet.nn import TwoLayer
 from provenet.polar.everywhere import Pull, Strongest, climb, strongest
 from provenet.problem import Problem
-from provenet.solvers import solve
+from provenet.solvers.solve import solve
 from provenet.variable import Factors
 
 _MOST = 10_000  # arrangements worth enumerating for one certificate, where each has an exact polar

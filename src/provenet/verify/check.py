@@ -170,9 +170,7 @@ class _Parts:
 class _Samples:
     """The samples, batch by batch, and how tokens are read out: outputs (n, t, c) → predictions."""
 
-    def __init__(
-        self, form: Rows, X: NDArray[Any], readout: str, mask: NDArray[np.bool_] | None, relu: bool
-    ) -> None:
+    def __init__(self, form: Rows, X: NDArray[Any], readout: str, mask: NDArray[np.bool_] | None, relu: bool) -> None:
         self.form, self.X, self.readout, self.relu = form, X, readout, relu
         self.size = min(max(_BATCH_NUMBERS // X[0].size, 16), 4096)
         self.mask = mask
