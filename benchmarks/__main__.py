@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks import operators, peers, problems
+from benchmarks import operators, peers, problems, relu
 from benchmarks.peers import Result, best_of
 
 _CORES = torch.get_num_threads()
@@ -57,6 +57,15 @@ def against_first_order() -> list[Row]:
     return rows
 
 
+def relu_one_output() -> list[Row]:
+    rows = []
+    for target in relu.TARGETS:
+        ours, theirs = relu.measure(target)
+        peer = "Clarabel" if theirs else "–"
+        rows.append(Row(target.name, ours, peer, theirs, target.words, target.met(ours, theirs)))
+    return rows
+
+
 def digits() -> list[Row]:
     rows = []
     for loss in ("squared", "softmax"):
@@ -94,7 +103,7 @@ def main() -> None:
     console = Console(width=150)
     torch.set_num_threads(1)
     with threadpool_limits(limits=1):
-        rows = against_clarabel() + against_first_order()
+        rows = against_clarabel() + against_first_order() + relu_one_output()
         costs = operator_costs()
     torch.set_num_threads(_CORES)
     rows += digits()

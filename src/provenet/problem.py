@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from provenet.gates import pattern_key
 from provenet.gauges import Bounds, Gauge
+from provenet.gauges.mixed import WEIGHT_DECAY
 from provenet.losses import Loss
 from provenet.operators import Operator
 from provenet.polar import polar_bounds
@@ -39,7 +40,7 @@ class Program:
 
     def objective_factors(self, factors: Factors) -> Tensor:
         """BM eq. 17, 18."""
-        return self.loss.value(self.operator.forward_factors(factors)) + self.beta * factors.penalty()
+        return self.loss.value(self.operator.forward_factors(factors)) + self.beta * self.gauge.penalty(factors)
 
     @cached_property
     def beta_max(self) -> float:
@@ -57,7 +58,7 @@ class Program:
         return replace(self, beta=beta)
 
     def restrict(self, gates: Tensor) -> Program:
-        return replace(self, operator=self.operator.restrict(gates))
+        return replace(self, operator=self.operator.restrict(gates), gauge=self.gauge.restrict(gates))
 
     def to(self, dtype: torch.dtype) -> Program:
         return replace(self, operator=self.operator.to(dtype), loss=self.loss.to(dtype))
@@ -68,7 +69,9 @@ class BlockLike(Protocol):
 
     name: str
 
-    def network(self, factors: Factors, gates: Tensor | None, readout: str, group: Tensor | None) -> nn.Module: ...
+    def network(
+        self, factors: Factors, gates: Tensor | None, readout: str, group: Tensor | None, relu: bool
+    ) -> nn.Module: ...
 
     def neurons(self, network: nn.Module, readout: str) -> Neurons: ...
 
@@ -85,6 +88,7 @@ class Problem:
     Z = unit·Z̃, Ŷ = output_unit·(normalised Ŷ) and objective = value_scale·(normalised objective).  ``gate_vectors``
     (P, p) and ``patterns`` (P, n·ρ) are None and all ones for linear activation.  ``gate_group`` (P,) is the group of
     features each gate sees, None where the block has one group; ``mask`` (n, s) says which tokens count, None: all.
+    ``complete``: the gates are all arrangements there are.  ``penalty``: the norms of the first and second layer.
     """
 
     block: BlockLike
@@ -101,11 +105,15 @@ class Problem:
     value_scale: float
     gate_group: Tensor | None = None
     mask: Tensor | None = None
+    complete: bool = False
+    penalty: tuple[float, float] = WEIGHT_DECAY
 
     @property
     def scope(self) -> str:
         """What a certificate of this problem speaks of."""
-        return "linear" if self.activation == "linear" else "fixed_gates"
+        if self.activation == "linear":
+            return "linear"
+        return "all_arrangements" if self.complete else "fixed_gates"
 
     @property
     def _beta_unit(self) -> float:
@@ -122,25 +130,32 @@ class Problem:
 
     def network(self, factors: Factors) -> nn.Module:
         """The network of factors in normalised units."""
-        gates = None if self.gate_vectors is None else self.gate_vectors[factors.gate]
+        relu = self.activation == "relu"
+        gates = None if self.gate_vectors is None or relu else self.gate_vectors[factors.gate]
         group = None if self.gate_group is None else self.gate_group[factors.gate]
-        return self.block.network(factors.scaled(self.unit**0.5), gates, self.readout, group)
+        return self.block.network(factors.scaled(self.unit**0.5), gates, self.readout, group, relu)
+
+    def neurons(self, network: nn.Module) -> Neurons:
+        """The network's weights, checked to be of this problem's shape and activation; in the user's units."""
+        neurons = self.block.neurons(network, self.readout)
+        p, q = self.program.operator.p, self.program.operator.q
+        if neurons.first.shape[1] != p or neurons.second.shape[1] != q:
+            raise ValueError(
+                f"network: first has {neurons.first.shape[1]} and second {neurons.second.shape[1]} weights a neuron; "
+                f"this problem needs {p} and {q}."
+            )
+        activation = "relu" if neurons.relu else "linear" if neurons.gates is None else "gated_relu"
+        if activation != self.activation:
+            raise ValueError(f"network: its activation is {activation}, the problem's is {self.activation}.")
+        return neurons
 
     def factors(self, network: nn.Module) -> Factors:
         """The network's neurons, in normalised units, each with its gate among this problem's gates."""
-        left, right, gates, group = self.block.neurons(network, self.readout)
-        p, q = self.program.operator.p, self.program.operator.q
-        if left.shape[1] != p or right.shape[1] != q:
-            raise ValueError(
-                f"network: first has {left.shape[1]} and second {right.shape[1]} weights a neuron; "
-                f"this problem needs {p} and {q}."
-            )
-        if (gates is None) != (self.gate_vectors is None):
-            has = "none" if gates is None else "gates"
-            raise ValueError(f"network: it has {has}, but the problem's activation is {self.activation}.")
+        left, right, gates, group, relu = self.neurons(network)
         if group is None:
             group = torch.zeros(left.shape[0], dtype=torch.long)
-        gate = group if gates is None else self._find_gates(gates, group)
+        vectors = left if relu else gates
+        gate = group if vectors is None else self._find_gates(vectors, group)
         return Factors(left, right, gate).to(torch.float64).scaled(self.unit**-0.5)
 
     def _find_gates(self, gates: Tensor, group: Tensor) -> Tensor:
@@ -162,6 +177,13 @@ class Problem:
                 )
             found[members] = torch.tensor(names, dtype=torch.long)[which]
         return found
+
+
+def check_weight_decay(problem: Problem, what: str) -> None:
+    """For what knows weight decay only, and would speak of another problem."""
+    if problem.penalty != WEIGHT_DECAY:
+        first, second = problem.penalty
+        raise ValueError(f"problem: {what} is for weight decay, penalty (2, 2); this one has ({first:g}, {second:g}).")
 
 
 def check_beta(beta: float) -> None:

@@ -70,6 +70,7 @@ class Neurons(NamedTuple):
     second: Tensor
     gates: Tensor | None = None
     group: Tensor | None = None
+    relu: bool = False
 
 
 def factorise(stack: Stack, gates: Tensor | None = None) -> Factors:

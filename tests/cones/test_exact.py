@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from scipy.optimize import linprog
 
-from provenet.cones.exact import largest_in_cone
+from provenet.cones import Cones, cone_pca
+from provenet.cones.branch import branch_and_bound
+from provenet.cones.exact import faces, largest_in_cones
 from provenet.cones.facets import facets
+from provenet.cones.relaxation import relaxed
+
+
+def largest_in_cone(G: np.ndarray, K: np.ndarray, inside: np.ndarray) -> tuple[float, np.ndarray]:
+    signs = torch.ones(1, len(K), dtype=torch.float64)
+    bounding = faces(torch.from_numpy(K), signs, torch.from_numpy(inside / np.linalg.norm(inside))[None])
+    found = largest_in_cones(torch.from_numpy(G)[None], bounding)
+    assert float(found.lower) <= float(found.upper) <= float(found.lower) * (1 + 1e-10)
+    return float(found.upper), found.u[0].numpy()
 
 
 def cone(rng: np.random.Generator, N: int, r: int) -> tuple[np.ndarray, np.ndarray]:
@@ -33,15 +45,34 @@ def test_no_point_of_the_cone_is_better_and_its_own_is_one(r: int, seed: int) ->
     assert np.linalg.norm(G.T @ u) == pytest.approx(value, rel=1e-9)
 
 
-def test_the_counterexample_to_the_relaxation_in_space() -> None:
-    """Five facets in space: the copositive relaxation gives 2.0000, the truth is 1.3086 (a slip in CP §4.2)."""
+SHIFT = 3.0  # uᵀ(R + shift)u = uᵀRu + shift on unit vectors
+
+
+def pentagon() -> tuple[Cones, torch.Tensor]:
+    """Five facets in space, and G with GGᵀ = R + shift, of slip 12 in CP §4.2."""
     angle = 2 * np.pi * np.arange(5) / 5
     X = np.column_stack([np.cos(angle), np.sin(angle), np.full(5, 0.9)])
     R = 2 * np.eye(3) - 0.5 * sum(np.outer(X[i], X[(i + 2) % 5]) + np.outer(X[(i + 2) % 5], X[i]) for i in range(5))
-    shift = 3.0  # uᵀ(R + shift)u = uᵀRu + shift on unit vectors
-    G = np.linalg.cholesky(R + shift * np.eye(3))
-    value, _ = largest_in_cone(G, X / np.linalg.norm(X, axis=1)[:, None], np.array([0.0, 0.0, 1.0]))
-    assert value**2 - shift == pytest.approx(1.3086, abs=1e-4)
+    G = torch.from_numpy(np.linalg.cholesky(R + SHIFT * np.eye(3)))[None]
+    inside = torch.tensor([[0.0, 0.0, 1.0]], dtype=torch.float64)
+    return Cones.of(torch.from_numpy(X), torch.ones(1, 5, dtype=torch.bool), inside), G
+
+
+def test_the_counterexample_to_the_relaxation_in_space() -> None:
+    """The copositive relaxation gives 2.0000, the truth is 1.3086 (slip in CP §4.2), and branch and bound finds it."""
+    cones, G = pentagon()
+    exact = cone_pca(cones, G)
+    assert exact.bounds() == ["faces"]
+    assert float(exact.upper) ** 2 - SHIFT == pytest.approx(1.3086, abs=1e-4)
+
+    relaxation = relaxed(cones, G, exact.u, target=torch.zeros(1, dtype=torch.float64))
+    assert float(relaxation) ** 2 - SHIFT == pytest.approx(2.0, abs=5e-5)
+
+    leaf = branch_and_bound(cones, G, 0 * relaxation, relaxation, enough=0.0, nodes=20_000, tolerance=1e-7)
+    assert float(leaf.lower) <= float(exact.upper)
+    assert float(exact.lower) <= float(leaf.upper)
+    assert float(leaf.upper) ** 2 - SHIFT == pytest.approx(1.3086, abs=1e-4)
+    assert float(leaf.upper) <= float(leaf.lower) * (1 + 1e-7)
 
 
 @pytest.mark.parametrize("r", [2, 3, 4])

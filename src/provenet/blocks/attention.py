@@ -53,6 +53,13 @@ class SelfAttention(Block):
             out[i : i + size] = attend(x, vectors, x).transpose(2, 3)
         return out.flatten(1, 2)
 
+    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
+        """x_t ⊗ x_r of sample i, for index (i·s + t)·s + r."""
+        s = X.shape[1]
+        tokens = X.flatten(0, 1)
+        query, key = tokens[index // s], tokens[index // s**2 * s + index % s]
+        return (query.unsqueeze(-1) * key.unsqueeze(-2)).flatten(-2)
+
     def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         """Two sums of d products, one after the other: 2d roundings and those of the products."""
         return (2 * X.shape[2] + 8) * torch.finfo(X.dtype).eps * self.sides(X.abs(), vectors.abs())

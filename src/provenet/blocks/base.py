@@ -49,6 +49,22 @@ class Block(ABC):
     def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         """Φ h for every vector h, (n, ρ, m), for vectors (m, p): the arrangement matrix, applied."""
 
+    def rows(self, X: Tensor, group: int = 0) -> Tensor | None:
+        """Φ as a table (n·ρ, p), where the block has one; None where it is too large to be written down."""
+        return None
+
+    def row_noise(self, X: Tensor) -> Tensor | None:
+        """What rounding may do to `rows` times a unit vector, (n·ρ,), where rows are computed; None where they are X's
+        own numbers, and only products and their sums round."""
+        return None
+
+    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
+        """The rows of Φ with these numbers, (…, p) for an index (…) into the n·ρ rows."""
+        table = self.rows(X, group)
+        if table is None:
+            raise NotImplementedError(f"block {self.name!r} does not say what its rows are.")
+        return table[index]
+
     def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         """What rounding may do to `sides`, (n, ρ, m); exact sums of products in any order stay within it."""
         depth = vectors.shape[1] + 8
@@ -97,13 +113,18 @@ class Block(ABC):
         """
 
     def network(
-        self, factors: Factors, gates: Tensor | None, readout: str = "mean", group: Tensor | None = None
+        self,
+        factors: Factors,
+        gates: Tensor | None,
+        readout: str = "mean",
+        group: Tensor | None = None,
+        relu: bool = False,
     ) -> modules.TwoLayer:
         """Neurons, with the gate vector of each (N, p), → torch module (AT App. A)."""
         settings = dict(self.settings()) | ({"readout": readout} if self.tokens else {})
         if self.groups > 1:
             settings["group"] = group
-        return self.module.from_weights(factors.left, factors.right, gates, **settings)
+        return self.module.from_weights(factors.left, factors.right, gates, relu, **settings)
 
     def neurons(self, network: nn.Module, readout: str = "mean") -> Neurons:
         """Torch module → its weights."""
@@ -116,7 +137,7 @@ class Block(ABC):
         group = network.get_buffer("group") if self.groups > 1 else None
         if group is not None and not bool(((group >= 0) & (group < self.groups)).all()):
             raise ValueError(f"network: group has entries other than 0 to {self.groups - 1}.")
-        return Neurons(network.first.detach(), network.second.detach(), network.gates, group)
+        return Neurons(network.first.detach(), network.second.detach(), network.gates, group, network.relu)
 
     def settings(self) -> Mapping[str, Any]:
         """What distinguishes this block from another of its name; JSON-ready."""

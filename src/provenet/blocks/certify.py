@@ -1,4 +1,4 @@
-"""`certify`: a network on a problem, or any module of ours on any data, whoever trained it."""
+"""`certify`: a network on a problem, or a module on any data, whoever trained it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from torch import Tensor, nn
 
 from provenet import certificates
 from provenet.blocks.base import Block
-from provenet.blocks.formulate import loss_kind, make_loss, normalised
+from provenet.blocks.certify_relu import certify_relu, with_better
+from provenet.blocks.foreign import Reading, read_module
+from provenet.blocks.formulate import formulate, loss_kind, make_loss, normalised
 from provenet.blocks.stream import Chunks, Stream, is_arrays
 from provenet.blocks.streamed import OwnGates, StreamedOperator
 from provenet.certificates import Certificate, certificate_of, check_same_map
@@ -42,6 +44,7 @@ def certify(
     mean: bool = False,
     sample_weight: Any = None,
     loss_settings: dict[str, Any] | None = None,
+    sharpen: float = 0.0,
 ) -> Certificate: ...
 
 
@@ -57,16 +60,24 @@ def certify(
     mean: bool = False,
     sample_weight: Any = None,
     loss_settings: dict[str, Any] | None = None,
+    sharpen: float = 0.0,
 ) -> Certificate:
     """How far a network is from the best one, proven.
 
-    ``certify(problem, network)``: of any network of the problem's block, however it was trained.
+    ``certify(problem, network)``: of any network of the problem's block, however it was trained, in the scope of the
+    problem.
 
     ``certify(module, data, loss=, beta=)``: of a module of ``provenet.nn``, at whatever point your own loop left it,
-    among all networks with its gates ("fixed_gates"; "linear" without gates).  data: arrays ``(X, Y)`` or
-    ``(X, Y, mask)``, or any re-iterable of such batches, like a torch DataLoader.  It is gone over more than once, some
-    samples at a time, in float64; only predictions and targets are kept.  A loader may shuffle, but every pass
-    must bring the same samples.  Labels for ``"softmax"`` may be class indices.
+    among all networks with its gates ("fixed_gates"; "linear" without gates), and for ReLU among all networks of its
+    block, of any width ("all_arrangements").  Or of an ordinary two-layer ReLU network,
+    ``nn.Sequential([Flatten,] Linear, ReLU, Linear)`` or ``nn.Sequential(Conv, ReLU, [average pooling,] Flatten,
+    Linear)``. The penalty is β/2 times the squares of *all* weights of both layers. A bias of the first Linear counts
+    among them: it is the weight of a column of ones, and the certificate speaks of networks that pay for it. A bias of
+    the last layer, or of a convolution, is no part of the block: it must be absent, or zero.
+
+    data: arrays ``(X, Y)`` or ``(X, Y, mask)``, or any re-iterable of such batches, like a torch DataLoader. It is gone
+    over more than once, some samples at a time, in float64; only predictions and targets are kept. A loader may
+    shuffle, but every pass must bring the same samples. Labels for ``"softmax"`` may be class indices.
 
     The objective is the *sum* of the samples' losses plus beta·module.penalty().  A loop that minimises the mean over
     the n samples plus β·penalty() minimises the same thing divided by n: with ``mean=True`` beta is that β, and the
@@ -75,18 +86,28 @@ def certify(
     to the loss.)
 
     sample_weight: (n,), with arrays; samples of weight zero are left out.
+
+    A ReLU network's certificate goes over all arrangements where they can be enumerated; else the strongest pull of
+    any neuron is bounded over all u at once (``certificate.method`` says how), and the gap may be large.  The dual
+    point is the gradient of the loss at this network: far from the optimum it proves little.  ``sharpen`` allows so
+    many seconds to look for a better one by solving the problem.  ``certificate.improve()`` gives a network with a
+    lower objective, if a neuron that pulls harder than β was found.  A ReLU network's data are held in memory at once.
+    Attention, mixer and Fourier blocks with ReLU are judged among networks with their own activation patterns.
     """
     if isinstance(what, Problem):
-        if mean or any(given is not None for given in (loss, beta, sample_weight, loss_settings)):
-            raise ValueError("loss, beta, mean, sample_weight, loss_settings: the problem has its own.")
-        return certificates.certify(what, on, tol)
+        if mean or sharpen or any(given is not None for given in (loss, beta, sample_weight, loss_settings)):
+            raise ValueError("loss, beta, mean, sample_weight, loss_settings, sharpen: the problem has its own.")
+        certificate = certificates.certify(what, on, tol)
+        return with_better(certificate, what, on) if what.activation == "relu" else certificate
     if loss is None or beta is None:
         raise ValueError("loss, beta: to certify a module both must be given, as they were in training.")
     check_beta(beta)
-    module = _unwrapped(what)
-    block, kind = block_of(module), loss_kind(loss)
-    network = copy.deepcopy(module).to(device="cpu", dtype=torch.float64).eval()
+    module, kind = _unwrapped(what), loss_kind(loss)
     source, weight = _source(on, sample_weight)
+    read = read_module(module, _sample_shape(source) if isinstance(module, nn.Sequential) else ())
+    network, block = read.network, block_of(read.network)
+    if mean and sample_weight is not None:
+        raise ValueError("mean: with sample_weight a mean has two meanings; give the beta of the weighted sum.")
     own = OwnGates(block, network)
     stream = Stream(
         block,
@@ -94,15 +115,36 @@ def certify(
         network.second.shape[1],
         network.settings.get("readout", "mean"),
         kind.name,
-        source,
+        _Flattened(source) if read.flatten else source,
         ordered=isinstance(source, Chunks),
         width=len(own) + network.first.shape[0],
     )
+    if network.relu:
+        data = _gathered(stream)
+        _check_same(module, read, source, data)
+        weight_decay = float(beta) * (len(data.Y) if mean else 1)
+
+        def pose(gates: Any) -> Problem:
+            return formulate(
+                block,
+                data.X,
+                data.Y,
+                "relu",
+                gates,
+                kind,
+                weight_decay,
+                stream.readout,
+                sample_weight=weight,
+                loss_settings=loss_settings,
+                mask=data.mask,
+            )
+
+        return certify_relu(network, read.back, pose, tol, sharpen)
+    if sharpen:
+        raise ValueError("sharpen: it goes with ReLU networks; solve the problem of this one instead, it is convex.")
     seen = _first_pass(network, stream, own)
     user_loss = make_loss(kind, seen.target, weight, loss_settings or {})
     if mean:
-        if sample_weight is not None:
-            raise ValueError("mean: with sample_weight a mean has two meanings; give the beta of the weighted sum.")
         beta = beta * len(seen.target)
     scaled_loss, units = normalised(user_loss, seen.size, block.degree)
     kept, place = own.distinct()
@@ -129,15 +171,16 @@ def _below(kind: Any) -> Iterator[Any]:
         yield from _below(derived)
 
 
-def _unwrapped(module: Any) -> TwoLayer:
+def _unwrapped(module: Any) -> nn.Module:
     """The module itself, without what torch.compile or DistributedDataParallel put around it."""
     inner = module
-    while not isinstance(inner, TwoLayer):
+    while not isinstance(inner, (TwoLayer, nn.Sequential)):
         wrapped = inner
         inner = getattr(wrapped, "_orig_mod", None) or getattr(wrapped, "module", None)
         if not isinstance(inner, nn.Module):
             raise ValueError(
-                f"module: a Problem or one of provenet.nn's modules is needed, got {type(module).__name__}. "
+                f"module: a Problem or one of provenet.nn's modules is needed, got {type(module).__name__}; or an "
+                "nn.Sequential of two layers with a ReLU between them. "
                 "Of a deeper network certify such a head on the features it gets."
             )
     return inner
@@ -160,6 +203,55 @@ def _source(data: Any, sample_weight: Any) -> tuple[Iterable[Any], Tensor | None
     if isinstance(data, (Tensor, np.ndarray, str, dict)) or not isinstance(data, Iterable):
         raise ValueError(f"data: arrays (X, Y) or batches of them are needed, got {type(data).__name__}.")
     return data, None
+
+
+def _sample_shape(source: Iterable[Any]) -> tuple[int, ...]:
+    """The shape of a sample, as far as the first batch tells; what is wrong with it is told later."""
+    batch = next(iter(source), None)
+    X = batch[0] if isinstance(batch, (tuple, list)) and batch else None
+    return tuple(getattr(X, "shape", ()))[1:]
+
+
+class _Flattened:
+    """Batches (X, …) with X (b, …) as (b, d)."""
+
+    def __init__(self, source: Iterable[Any]):
+        self.source = source
+
+    def __iter__(self) -> Iterator[Any]:
+        for raw in self.source:
+            X = raw[0] if isinstance(raw, (tuple, list)) and raw else None
+            yield raw if X is None or len(np.shape(X)) < 2 else (X.reshape(len(X), -1), *raw[1:])
+
+
+class _Data(NamedTuple):
+    X: Tensor
+    Y: Tensor
+    mask: Tensor | None
+
+
+def _gathered(stream: Stream) -> _Data:
+    """All samples at once."""
+    batches = list(stream)
+    if len({batch.X.shape[1:] for batch in batches}) > 1:
+        raise ValueError("data: a ReLU network is judged on all samples at once; they need one shape, tokens included.")
+    masks = [torch.ones(batch.X.shape[:2], dtype=torch.bool) if batch.mask is None else batch.mask for batch in batches]
+    masked = any(batch.mask is not None for batch in batches)
+    X, Y = torch.cat([batch.X for batch in batches]), torch.cat([batch.Y for batch in batches])
+    return _Data(X, Y, torch.cat(masks) if masked else None)
+
+
+def _check_same(module: nn.Module, read: Reading, source: Iterable[Any], data: _Data) -> None:
+    """The user's module must compute what was read of it, or the certificate is of another network."""
+    double = copy.deepcopy(module).to(device="cpu", dtype=torch.float64).eval()
+    inputs = data.X if not read.flatten else data.X.reshape(len(data.X), *_sample_shape(source))
+    more = () if data.mask is None else (data.mask,)
+    with torch.no_grad():
+        said, known = double(inputs, *more), read.network(data.X, *more)
+    check_finite(said, "module: an output")
+    if said.shape != data.Y.shape:
+        raise ValueError(f"Y: the module's outputs are {tuple(said.shape)}, the targets {tuple(data.Y.shape)}.")
+    check_same_map(known, said, float(data.Y.abs().max()))
 
 
 class _Seen(NamedTuple):

@@ -9,12 +9,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import unfold
 
+from provenet import memory
 from provenet import nn as modules
 from provenet.blocks.base import Block
 from provenet.nn.cnn import Convolution, pooling_matrix
 from provenet.operators.cnn import CNNOperator, Windows
 
 _PATCH_NUMBERS = 2**22  # patches at a time
+_TABLE_SHARE = 0.1  # of the free memory: a table of all patches may take so much
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,23 @@ class CNN(Convolution, Block):
     def size(self, X: Tensor) -> float:
         """A matrix of the user's scales features as X does."""
         return super().size(X) * (1.0 if self.matrix is None else float(self.matrix.abs().max()))
+
+    def rows(self, X: Tensor, group: int = 0) -> Tensor | None:
+        """All patches, (n·K, p), where they fit."""
+        p, _ = self.weights(X, 1)
+        if not memory.fits(8 * X.shape[0] * prod(self.positions(X.shape)) * p, _TABLE_SHARE):
+            return None
+        return self._patches(X).flatten(0, 1)
+
+    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
+        K = prod(self.positions(X.shape))
+        image, which = torch.unique(index // K, return_inverse=True)
+        return self._patches(X[image])[which, index % K]
+
+    def _patches(self, X: Tensor) -> Tensor:
+        """(n, K, p)."""
+        kernel, stride, padding, dilation, _ = self._windows(X)
+        return unfold(_as_images(X), kernel, dilation, padding, stride).transpose(1, 2)
 
     def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         kernel, stride, padding, dilation, positions = self._windows(X)

@@ -14,12 +14,17 @@ from provenet.blocks.attention import SelfAttention
 from provenet.blocks.base import Block
 from provenet.blocks.cnn import CNN
 from provenet.blocks.fourier import BFNO, FNO
+from provenet.blocks.implicit import implicit_cones
 from provenet.blocks.mixer import Mixer
 from provenet.blocks.mlp import MLP
 from provenet.blocks.tokens import FNet, PoolFormer
+from provenet.cones import Cones
 from provenet.data.validation import as_mask, as_samples, as_targets, as_tensor, as_weights, check_finite
 from provenet.gates import distinct_gates, sample_gates
-from provenet.gauges import NuclearNorm
+from provenet.gates.arrangements import arrangements
+from provenet.gates.spike_free import open_gate, spike_free_stretch
+from provenet.gauges import ConeNuclear, Gauge, SpikeFree
+from provenet.gauges.mixed import WEIGHT_DECAY, Penalty, as_penalty, gauge_of
 from provenet.losses import LOSSES, Loss
 from provenet.losses.base import power_of_four
 from provenet.nn.base import ACTIVATIONS, READOUTS
@@ -64,19 +69,27 @@ def formulate(
     loss_settings: dict[str, Any] | None = None,
     mask: Any = None,
     gate_group: Any = None,
+    penalty: tuple[float, float] = WEIGHT_DECAY,
 ) -> Problem:
     """The convex program of a block on data.
 
     X: samples (n, d), tokens (n, s, d) or images (n, channels, …), by block.  Y: targets (n, c) or (n,); one-hot or
     integer labels for ``"softmax"``, zeros and ones for ``"logistic"``; (n, s, c) with ``readout="tokens"``.
     ``gates``: how many to sample, or gate vectors (P, p) of your own; a block with groups has them in each group, or
-    each in the group that ``gate_group`` (P,) names.
+    each in the group that ``gate_group`` (P,) names.  For ReLU gates are arrangements, and "all" enumerates them;
+    of whitened X, or rows orthogonal to one another, one open gate is all that is needed (CP §3.3).
     ``mask`` (n, s), for attention: which tokens are there.  Every loss is a sum over samples, each times its
     ``sample_weight``; samples of weight zero are left out.
+    ``penalty`` (C, R), for linear and gated MLPs: the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), where
+    u_j and v_j are the first and the second layer of neuron j (BM Lemma 3.1); (2, 2) is weight decay.
     """
     block = make_block(block)
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation: {activation!r} is unknown; choose one of {', '.join(map(repr, ACTIVATIONS))}.")
+    complete = isinstance(gates, str) and gates == "all"
+    if complete and activation != "relu":
+        raise ValueError(f"gates: 'all' enumerates the arrangements of ReLU, not those of {activation!r}.")
+    penalty = _checked_penalty(penalty, block, activation)
     if readout not in READOUTS:
         raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
     if readout == "tokens" and not block.tokens:
@@ -92,14 +105,23 @@ def formulate(
         token_mask = None if token_mask is None else token_mask[used]
     Y = as_masked_targets(Y, token_mask, readout, loss_name)
     p, _ = block.weights(X, Y.shape[-1])
-    gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed, gate_group)
+    alone = _open_gate(block, X) if complete else None
+    if alone is None:
+        gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed, gate_group)
+        stretch = None
+    else:
+        gate_vectors, patterns, stretch = alone
     user_loss = make_loss(loss, Y, weight, loss_settings or {})
     scaled_loss, units = normalised(user_loss, block.size(X), block.degree)
     grouping = {} if gate_group is None else {"group": gate_group}
     operator = block.operator(X, patterns, Y.shape[-1], readout, units.x, token_mask, **grouping)
     if operator.output_shape != Y.shape:
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
-    program = Program(operator, scaled_loss, NuclearNorm(), normalised_beta(beta, units.beta))
+    if activation == "relu":
+        gauge = _cone_gauge(block, X, patterns, gate_vectors, gate_group, stretch)
+    else:
+        gauge = gauge_of(penalty, operator.p, operator.q)
+    program = Program(operator, scaled_loss, gauge, normalised_beta(beta, units.beta))
     if patterns is None:
         patterns = torch.ones(block.groups, X.shape[0], dtype=torch.bool)
     return Problem(
@@ -117,7 +139,45 @@ def formulate(
         units.value,
         gate_group,
         token_mask,
+        complete,
+        penalty,
     )
+
+
+def _checked_penalty(penalty: Any, block: Block, activation: str) -> Penalty:
+    norms = as_penalty(penalty)
+    if norms != WEIGHT_DECAY and not (isinstance(block, MLP) and activation != "relu"):
+        raise ValueError(
+            f"penalty: ({norms[0]:g}, {norms[1]:g}) goes with linear and gated ReLU networks of block 'mlp', not with "
+            f"{activation!r} of {block.name!r}; choose (2, 2), weight decay."
+        )
+    return norms
+
+
+def _cone_gauge(
+    block: Block,
+    X: Tensor,
+    patterns: Tensor | None,
+    gate_vectors: Tensor | None,
+    gate_group: Tensor | None,
+    stretch: float | None,
+) -> Gauge:
+    """The gauge of the arrangements' cones, with their rows where the block has a table of them."""
+    assert patterns is not None
+    assert gate_vectors is not None
+    X = X.to(torch.float64)
+    rows = block.rows(X) if block.groups == 1 else None
+    if rows is None:
+        return ConeNuclear(None, implicit_cones(block, X, patterns, gate_vectors, gate_group))
+    cones = Cones.of(rows, patterns, gate_vectors, block.row_noise(X))
+    return ConeNuclear(cones) if stretch is None else SpikeFree(cones, stretch=stretch)
+
+
+def _open_gate(block: Block, X: Tensor) -> tuple[Tensor, Tensor, float] | None:
+    """The one gate that rows orthogonal to one another need, its pattern and `spike_free_stretch`; None for others."""
+    rows = block.rows(X.to(torch.float64)) if block.groups == 1 else None
+    stretch = None if rows is None else spike_free_stretch(rows)
+    return None if rows is None or stretch is None else (*open_gate(rows), stretch)
 
 
 def as_masked(block: Block, X: Any, mask: Any) -> tuple[Tensor, Tensor | None]:
@@ -195,6 +255,8 @@ def _gates(
     """Gate vectors (P, p), their patterns (P, n·ρ) and groups (P,); groups follow one another."""
     if activation == "linear":
         return None, None, torch.arange(block.groups) if block.groups > 1 else None
+    if isinstance(gates, str) and gates == "all":
+        return *_all_arrangements(block, X), None
     vectors: Tensor | None = None
     if isinstance(gates, Integral) and not isinstance(gates, bool):
         if gates < 1:
@@ -216,6 +278,16 @@ def _gates(
     if len(found) == 1:
         return *found[0], group
     return torch.cat([v for v, _ in found]), torch.cat([pattern for _, pattern in found]), group
+
+
+def _all_arrangements(block: Block, X: Tensor) -> tuple[Tensor, Tensor]:
+    """Every arrangement but the one that closes all rows."""
+    rows = block.rows(X.to(torch.float64)) if block.groups == 1 else None
+    if rows is None:
+        raise ValueError(
+            f"gates: 'all' needs a table of rows, which block {block.name!r} has not; sample some instead."
+        )
+    return distinct_gates(*arrangements(rows))
 
 
 def _split(vectors: Tensor | None, gate_group: Any, groups: int) -> list[Tensor | None]:

@@ -45,6 +45,15 @@ class FNO(Block):
     def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         return correlate(spectrum(X, self.grid), vectors, self.grid)
 
+    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
+        """X_i, its tokens shifted by t in a circle, for index i·s + t."""
+        s = X.shape[1]
+        height, width = self.grid or (1, s)
+        shift, token = (index % s).unsqueeze(-1), torch.arange(s)
+        row = (shift // width + token // width) % height
+        column = (shift % width + token % width) % width
+        return X[(index // s).unsqueeze(-1), row * width + column].flatten(-2)
+
     def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         # an FFT errs by its signal's length, at any entry: three of them as in `FourierOperator.depth`, and sums over d
         s, d = X.shape[1:]
@@ -96,6 +105,9 @@ class BFNO(FNO):
 
     def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         return super().sides(self.features(X, group), vectors)
+
+    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
+        return super().some_rows(self.features(X, group), index)
 
     def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         return super().noise(self.features(X, group), vectors)

@@ -7,6 +7,7 @@ from math import isqrt
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from provenet import nn as modules
 from provenet.blocks.base import Block, check_tokens
@@ -35,6 +36,12 @@ class Mixer(Block):
 
     def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         return mix_tokens(X, vectors).permute(0, 2, 3, 1).flatten(1, 2)
+
+    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
+        """X_i[:, f] in row t of W₁, for index (i·s + t)·d + f."""
+        _, s, d = X.shape
+        column = X.transpose(1, 2)[index // (s * d), index % d]  # (…, s)
+        return (one_hot(index // d % s, s).to(X.dtype).unsqueeze(-1) * column.unsqueeze(-2)).flatten(-2)
 
     def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         depth = isqrt(vectors.shape[1]) + 8

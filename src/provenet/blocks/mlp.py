@@ -30,11 +30,11 @@ class MLP(Block):
     def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
         return X.shape[1] + self.fit_intercept, outputs
 
-    def _rows(self, X: Tensor) -> Tensor:
+    def rows(self, X: Tensor, group: int = 0) -> Tensor:
         return torch.cat([X, torch.ones_like(X[:, :1])], dim=1) if self.fit_intercept else X
 
     def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
-        return (self._rows(X) @ vectors.T).unsqueeze(1)
+        return (self.rows(X) @ vectors.T).unsqueeze(1)
 
     def size(self, X: Tensor) -> float:
         return max(super().size(X), float(self.fit_intercept))  # the column of ones counts
@@ -43,4 +43,4 @@ class MLP(Block):
         self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
     ) -> MLPOperator:
         pattern = torch.ones(X.shape[0], 1, dtype=torch.bool) if patterns is None else patterns.T
-        return MLPOperator(self._rows(X.to(torch.float64)) / scale, pattern, outputs)
+        return MLPOperator(self.rows(X.to(torch.float64)) / scale, pattern, outputs)

@@ -41,6 +41,14 @@ class TokenBlock(Block):
     def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         return self.transform(X) @ vectors.T
 
+    def rows(self, X: Tensor, group: int = 0) -> Tensor:
+        return self.transform(X).flatten(0, 1)
+
+    def row_noise(self, X: Tensor) -> Tensor:
+        tokens, p = self.transform(X[:1]).shape[1:]
+        first = torch.eye(1, p, dtype=X.dtype)
+        return self.noise(X, first).expand(-1, tokens, -1).flatten()
+
     def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
         eps = torch.finfo(X.dtype).eps
         depth = vectors.shape[1] + 100

@@ -1,6 +1,25 @@
 """Proofs of optimality.  They know no solver."""
 
-from provenet.certificates.certificate import Certificate, certificate_of, certify, check_same_map
-from provenet.certificates.gap import Gap, duality_gap
+from provenet.certificates.certificate import (
+    Certificate,
+    certificate_from,
+    certificate_of,
+    certify,
+    check_same_map,
+    predict,
+    relu_point,
+)
+from provenet.certificates.gap import Gap, duality_gap, gap_at
 
-__all__ = ["Certificate", "Gap", "certificate_of", "certify", "check_same_map", "duality_gap"]
+__all__ = [
+    "Certificate",
+    "Gap",
+    "certificate_from",
+    "certificate_of",
+    "certify",
+    "check_same_map",
+    "duality_gap",
+    "gap_at",
+    "predict",
+    "relu_point",
+]

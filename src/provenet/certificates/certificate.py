@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from html import escape
 from typing import Any
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from provenet.certificates.conditions import rank_conditions
-from provenet.certificates.gap import duality_gap, relative_gap
+from provenet.certificates.gap import Gap, duality_gap, relative_gap
 from provenet.problem import Problem, Program
 from provenet.variable import Factors
 
@@ -23,6 +23,8 @@ class Certificate:
     """primal − p* ≤ gap, for the best p* any network of ``scope`` reaches on this data.
 
     ``theorem_bound`` is BM Thm 3.4's (polar_max/β − 1)₊ and ``conditions`` its companions: reported, never relied on.
+    ``method`` says over what ``polar_max`` was bounded: "gates", one after the other, for ReLU all arrangements if the
+    scope says so; or all u at once.  ``better``: a network with a lower objective, if one was found; see `improve`.
     """
 
     primal: float
@@ -33,6 +35,8 @@ class Certificate:
     bound: str
     tol: float
     conditions: dict[str, bool] = field(default_factory=dict)
+    method: str = "gates"
+    better: nn.Module | None = field(default=None, repr=False, compare=False)
 
     @property
     def gap(self) -> float:
@@ -55,8 +59,17 @@ class Certificate:
         return self.relative_gap <= tol
 
     def to_dict(self) -> dict[str, Any]:
+        """All of it but ``better``, ready for JSON."""
         derived = ("gap", "relative_gap", "theorem_bound", "status")
-        return asdict(self) | {name: getattr(self, name) for name in derived}
+        return asdict(replace(self, better=None), dict_factory=_told) | {name: getattr(self, name) for name in derived}
+
+    def improve(self) -> nn.Module | None:
+        """A network of the same kind with a lower objective, where `provenet.certify` of a ReLU network came upon one.
+
+        It has one more neuron, in a direction that pulls harder than β, and was trained on from there.  None: no such
+        direction was found, which proves nothing by itself; what is proven is the gap.
+        """
+        return copy.deepcopy(self.better)
 
     def rows(self) -> list[tuple[str, str]]:
         """The certificate as a person reads it: names and values."""
@@ -67,7 +80,7 @@ class Certificate:
             ("dual", f"{self.dual:.12g}"),
             ("gap", f"{self.gap:.3e}"),
             ("relative gap", f"{self.relative_gap:.3e}"),
-            ("polar max / beta", f"{self.polar_max / self.beta:.12g} ({self.bound})"),
+            ("polar max / beta", f"{self.polar_max / self.beta:.12g} ({self.bound}, by {self.method})"),
             ("theorem bound", f"{self.theorem_bound:.3e}"),
         ]
 
@@ -90,10 +103,13 @@ def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certific
     network's own forward pass and weight decay, the dual from the gradient of the loss there.
     """
     network = copy.deepcopy(network).to(dtype=torch.float64).eval()
-    factors = problem.factors(network)
-    prediction = _predict(network, problem, factors) / problem.output_unit
-    convex = problem.program.operator.forward_factors(factors)
-    check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
+    if problem.activation == "relu":  # its primal is its own forward pass, whatever its neurons' arrangements are
+        prediction, factors = relu_point(problem, network)
+    else:
+        factors = problem.factors(network)
+        prediction = predict(network, problem) / problem.output_unit
+        convex = problem.program.operator.forward_factors(factors)
+        check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
     return certificate_of(problem.program, prediction, factors, problem.beta, problem.value_scale, problem.scope, tol)
 
 
@@ -104,7 +120,16 @@ def certificate_of(
 
     beta: in the user's units.  scale: the objective's in the user's units over the program's.
     """
-    gap = duality_gap(program, prediction, float(factors.penalty()), final=True)
+    # they suppose rotations U → UQ, which neither cones nor other norms allow
+    conditions = rank_conditions(factors, *program.operator.stack_shape) if program.gauge.rotates else {}
+    gap = duality_gap(program, prediction, float(program.gauge.penalty(factors)), final=True)
+    return certificate_from(gap, program.beta, beta, scale, scope, tol, conditions=conditions)
+
+
+def certificate_from(
+    gap: Gap, program_beta: float, beta: float, scale: float, scope: str, tol: float, **more: Any
+) -> Certificate:
+    """A gap in the program's units, as a certificate in the user's; more: its other fields."""
     if not all(map(_finite, (gap.primal, gap.dual, gap.polar_max))):
         raise ValueError("network: its loss or gradient on this data is not finite; nothing can be certified.")
     if not (gap.primal == 0 or torch.finfo(torch.float64).tiny <= gap.primal * scale < float("inf")):
@@ -113,23 +138,39 @@ def certificate_of(
     return Certificate(
         primal=gap.primal * scale,
         dual=gap.dual * scale,
-        polar_max=gap.polar_max * beta / program.beta,
+        polar_max=gap.polar_max * beta / program_beta,
         beta=beta,
         scope=scope,
         bound=gap.bound,
         tol=float(tol),
-        conditions=rank_conditions(factors, *program.operator.stack_shape),
+        **more,
     )
 
 
-def _predict(network: nn.Module, problem: Problem, factors: Factors) -> Tensor:
+def relu_point(problem: Problem, network: nn.Module) -> tuple[Tensor, Factors]:
+    """A ReLU network's prediction and neurons in the program's units, in float64; their gates are not looked for."""
+    first, second, _, group, _ = problem.neurons(network)
+    nowhere = torch.zeros(len(first), dtype=torch.long)
+    neurons = Factors(first, second, nowhere).to(torch.float64)
+    prediction = predict(network, problem)
+    plain = predict(problem.block.network(neurons, None, problem.readout, group, True), problem)
+    check_same_map(plain, prediction, float(problem.loss.target.abs().max()))
+    return prediction / problem.output_unit, neurons.scaled(problem.unit**-0.5)
+
+
+def predict(network: nn.Module, problem: Problem) -> Tensor:
     """network(X), some samples at a time: the hidden layer may be far wider than the data."""
     X, mask = problem.X, problem.mask
-    hidden = max(problem.patterns[0].numel() // X.shape[0], X[0].numel()) * max(factors.n_neurons, 1)
+    neurons = len(network.get_parameter("first"))
+    hidden = max(problem.patterns[0].numel() // X.shape[0], X[0].numel()) * max(neurons, 1)
     rows = max(1, _BATCH_NUMBERS // hidden)
     masks = [] if mask is None else [mask.split(rows)]
     with torch.no_grad():
         return torch.cat([network(*batch) for batch in zip(X.split(rows), *masks, strict=True)])
+
+
+def _told(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: value for name, value in pairs if name != "better"}
 
 
 def _finite(x: float) -> bool:

@@ -40,9 +40,27 @@ def duality_gap(program: Program, prediction: Tensor, penalty: float, final: boo
     """
     theta = program.loss.gradient(prediction)
     polar = program.polar(theta, final)
-    polar_max = float(polar.upper.max()) + program.operator.rounding(theta)
+    polar_max = float(polar.upper.max()) + _rounding(program, theta)
+    return gap_at(program, prediction, penalty, theta, polar_max, polar.kind)
+
+
+def gap_at(program: Program, prediction: Tensor, penalty: float, theta: Tensor, polar_max: float, kind: str) -> Gap:
+    """The gap of a point by any dual point Θ whose polars are at most ``polar_max``, rounding included."""
+    primal = float(program.loss.value(prediction)) + program.beta * penalty
+    return Gap(primal, _dual(program, theta, polar_max), polar_max, kind)
+
+
+def lower_bound(program: Program, theta: Tensor, polar_max: float) -> float:
+    """−L*(τΘ) ≤ p* for any Θ with γ_k°(A_k*Θ) ≤ ``polar_max`` at every gate, rounding in A*Θ aside."""
+    return _dual(program, theta, polar_max + _rounding(program, theta))
+
+
+def _rounding(program: Program, theta: Tensor) -> float:
+    """What rounding in A*Θ can hide from the polar."""
+    return program.operator.rounding(theta) * program.gauge.rounding(program.operator.p, program.operator.q)
+
+
+def _dual(program: Program, theta: Tensor, polar_max: float) -> float:
     largest = program.beta / polar_max if polar_max > 0 else float("inf")
     tau = program.loss.dual_scale(theta, largest)
-    dual = -float(program.loss.conjugate(tau * theta))
-    primal = float(program.loss.value(prediction)) + program.beta * penalty
-    return Gap(primal, dual, polar_max, polar.kind)
+    return -float(program.loss.conjugate(tau * theta))

@@ -62,15 +62,14 @@ def certify(
 
 def _second_opinion(model: SavedModel, problem: Problem) -> float:
     """The relative gap by `provenet.verify`, which shares no code with the certificate."""
-    first, second, gates, group = (
-        None if part is None else part.numpy() for part in problem.block.neurons(model.network, problem.readout)
-    )
+    first, second, gates, group, relu = problem.block.neurons(model.network, problem.readout)
     return verify(
         problem.X.numpy(),
         problem.loss.target.numpy(),
-        first,
-        second,
-        gates,
+        first.numpy(),
+        second.numpy(),
+        _array(gates),
+        relu=relu,
         block=problem.block.name,
         loss=problem.loss.name,
         beta=problem.beta,
@@ -78,7 +77,7 @@ def _second_opinion(model: SavedModel, problem: Problem) -> float:
         gate_vectors=_array(problem.gate_vectors),
         readout=problem.readout,
         mask=_array(problem.mask),
-        group=group,
+        group=_array(group),
         gate_group=_array(problem.gate_group),
         **problem.block.settings(),
         **model.loss_settings,

@@ -28,6 +28,8 @@ def export(
     Example: provenet export iris --out iris.onnx
     """
     model, estimator = load_model(folder)
+    if getattr(estimator, "whiten", False):
+        raise ValueError(f"{folder}: the model whitens its inputs, which the graph does not; use provenet predict.")
     target = out or folder.with_name(f"{folder.resolve().name}.onnx")
     path = export_onnx(model.network, target, precision, shape_of(model))
     classes = getattr(estimator, "classes_", None)

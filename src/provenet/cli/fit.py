@@ -40,11 +40,14 @@ def fit(
     image: b.Image = None,
     readout: b.ReadoutOption = "mean",
     activation: o.ActivationOption = "gated_relu",
-    gates: o.Gates = 100,
+    gates: o.Gates = "100",  # type: ignore[assignment]  # typer parses it
     loss: o.LossOption = None,
     delta: Annotated[float, typer.Option(callback=o.positive, help="Where the huber loss turns linear.")] = 1.0,
     intercept: o.Intercept = True,
     balanced: Annotated[bool, typer.Option("--balanced", help="Weigh classes against their frequency.")] = False,
+    whiten: Annotated[
+        bool, typer.Option("--whiten", help="Whiten the data first (ZCA); they need no more rows than columns.")
+    ] = False,
     solver: o.SolverOption = "auto",
     tol: o.Tol = 1e-4,
     max_steps: o.MaxSteps = None,
@@ -70,7 +73,7 @@ def fit(
         o.refuse_if_given(context, "delta", "it goes with --loss huber.")
     settings: dict[str, Any] = {
         "activation": activation,
-        "n_gates": gates,
+        "n_gates": gates.checked(activation),
         "fit_intercept": intercept,
         "solver": solver,
         "tol": tol,
@@ -79,6 +82,10 @@ def fit(
         "random_state": seed,
         "class_weight": "balanced" if balanced else None,
     }
+    if whiten:
+        if cv is not None or block != "mlp":
+            raise typer.BadParameter("it goes with --block mlp, and not with --cv.", param_hint="--whiten")
+        settings["whiten"] = True
     if cv is not None:
         settings |= {"cv": cv, "betas": betas}
     if loss == "huber":
@@ -91,6 +98,12 @@ def fit(
     if fitting.task == "regression":
         o.refuse_if_given(context, "balanced", "a regression has no classes to weigh.")
     estimator, dataset = fitting.estimator, fitting.data
+    if whiten and len(dataset.X) > dataset.X.shape[1]:
+        rows, columns = dataset.X.shape
+        raise typer.BadParameter(
+            f"{rows} rows of {columns} columns cannot be whitened: XXᵀ = I needs no more rows than columns.",
+            param_hint="--whiten",
+        )
     if cv is None:
         estimator.set_params(beta=beta.on(fitting))
     name = "fitting" if cv is None else "choosing beta"

@@ -19,7 +19,7 @@ from provenet.problem import Problem
 from provenet.solvers import METHODS
 
 Task = Literal["auto", "classification", "regression"]
-Activation = Literal["gated_relu", "linear"]
+Activation = Literal["gated_relu", "relu", "linear"]
 
 
 def refuse_if_given(context: typer.Context, option: str, reason: str) -> None:
@@ -56,6 +56,30 @@ def parse_beta(text: str) -> Beta:
         raise typer.BadParameter(f"{text!r} is neither a number nor a share of beta_max such as 0.01max.") from None
     positive(value)
     return Beta(value, number != text)
+
+
+@dataclass(frozen=True)
+class GateCount:
+    """How many gates, or "all"."""
+
+    value: int | str
+
+    def checked(self, activation: str) -> int | str:
+        if self.value == "all" and activation != "relu":
+            raise typer.BadParameter(
+                f"all enumerates the arrangements of relu; {activation} has gates of any direction.",
+                param_hint="--gates",
+            )
+        return self.value
+
+
+def parse_gates(text: str) -> GateCount:
+    """ "100", or "all"."""
+    if text == "all":
+        return GateCount("all")
+    if not text.isdecimal() or int(text) < 1:
+        raise typer.BadParameter(f"{text!r} is neither a whole number from 1 on nor all.")
+    return GateCount(int(text))
 
 
 def known_loss(value: str | None) -> str | None:
@@ -98,7 +122,14 @@ LossOption = Annotated[
         callback=known_loss, help="softmax or logistic; squared or huber. (default: softmax or squared, by task)"
     ),
 ]
-Gates = Annotated[int, typer.Option(min=1, help="How many gates to sample.")]
+Gates = Annotated[
+    GateCount,
+    typer.Option(
+        parser=parse_gates,
+        metavar="NUMBER|all",
+        help="How many gates to sample; all, with --activation relu: every arrangement there is.",
+    ),
+]
 Intercept = Annotated[bool, typer.Option(help="For mlp: give the data a column of ones, its weights penalised too.")]
 SolverOption = Annotated[str, typer.Option(callback=known_solver, help=f"auto, {', '.join(METHODS)}.")]
 Tol = Annotated[float, typer.Option(callback=positive, help="The relative gap to prove.")]

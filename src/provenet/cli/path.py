@@ -43,7 +43,7 @@ def path(
     image: b.Image = None,
     readout: b.ReadoutOption = "mean",
     activation: o.ActivationOption = "gated_relu",
-    gates: o.Gates = 100,
+    gates: o.Gates = "100",  # type: ignore[assignment]  # typer parses it
     loss: o.LossOption = None,
     intercept: o.Intercept = True,
     solver: o.SolverOption = "auto",
@@ -62,7 +62,7 @@ def path(
     fitting = o.prepare(
         data, target, features=feature, drop=drop, weight=weight, header=header, task=task, loss=loss,
         block=block, block_settings=set_, tokens=tokens, image=image, readout=readout,
-        activation=activation, n_gates=gates, fit_intercept=intercept, random_state=seed,
+        activation=activation, n_gates=gates.checked(activation), fit_intercept=intercept, random_state=seed,
     )  # fmt: skip
     problem = fitting.problem()
     console = errors()

@@ -1,64 +1,139 @@
-"""Cone-constrained PCA, exactly, in two and three dimensions.
+"""Cone-constrained PCA, exactly, in up to three dimensions, for many cones at once.
 
-max ‖Gᵀu‖ over ‖u‖ ≤ 1, Ku ≥ 0 is attained at the top eigenvector of GGᵀ on some face of the cone: the cone itself, a
-facet, or a ray.  In the plane and in space these are few.  Faces are taken with a hair of tolerance, so that the value
-is an upper bound even where rounding moves a vertex.
+max ‖Gᵀu‖ over ‖u‖ ≤ 1, Ku ≥ 0 is attained at the top eigenvector of R = GGᵀ on some face of the cone: the cone itself,
+a facet, or a ray.  In the plane and in space these are few.  (Lower eigenvectors of a face are saddle points.)
+
+Rounding moves an eigenvector by about eps·‖R‖ over the distance to the next eigenvalue.  So the upper bound takes a
+top eigenvector that misses the cone by no more than that; where the next eigenvalue is as close as rounding, the
+boundary of the face has the same value up to rounding, and the slack covers it.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
 from provenet.cones.facets import facets
 
-Array = NDArray[np.float64]
 _HAIR = 1e-9  # a unit vector violating unit rows by less is taken to be in the cone
+_TURN = 64.0  # times eps·‖R‖/(λ₁ − λ₂): how far rounding may turn an eigenvector
+_MOST_TURN = 0.1  # where it may turn it further, all of the face has nearly the same value
+_SLACK = 2 * _TURN / _MOST_TURN  # times eps·‖R‖: rounding of uᵀRu
 
 
-def largest_in_cone(G: Array, K: Array, inside: Array) -> tuple[float, Array]:
-    """(max ‖Gᵀu‖, the u) for G (r, c), unit rows K (N, r) and a point with K·inside > 0, r ≤ 3; zero rows left out."""
-    R = G @ G.T
-    r = len(R)
-    if r == 1:
-        return float(np.sqrt(R[0, 0])), np.sign(inside) if len(K) else np.ones(1)
-    if len(K) == 0:
-        return _best(R, np.eye(r), K)
-    K = K[facets(K, inside)]
-    candidates = [np.eye(r)]  # each face as an orthonormal basis (r, dimension) of the space it spans
-    if r == 3:
-        candidates += [np.linalg.qr(np.column_stack([k, np.eye(3)]))[0][:, 1:3] for k in K]
-    rays = _rays(K)
-    candidates += [ray[:, None] for ray in rays]
-    best, where = 0.0, np.zeros(r)
-    for basis in candidates:
-        value, u = _best(R, basis, K)
-        if value > best:
-            best, where = value, u
-    return best, where
+class Faces(NamedTuple):
+    """What bounds each cone: unit normals (B, F, r) of its facets and unit rays (B, F, r); zeros fill up."""
+
+    normals: Tensor
+    rays: Tensor
 
 
-def _best(R: Array, basis: Array, K: Array) -> tuple[float, Array]:
-    """The largest √(uᵀRu) among eigenvectors on a face that lie in the cone; zero where none does.
+class Extreme(NamedTuple):
+    """lower ≤ max ‖Gᵀu‖ ≤ upper, equal up to rounding, and a unit vector u of the cone that attains ``lower``."""
 
-    Equal eigenvalues leave the eigenvectors undetermined: then the whole face has that value, and so have its rays.
-    """
-    values, vectors = np.linalg.eigh(basis.T @ R @ basis)
-    for k in range(len(values))[::-1]:
-        u = basis @ vectors[:, k]
-        for sign in (1.0, -1.0):
-            if len(K) == 0 or (K @ (sign * u)).min() >= -_HAIR:
-                return float(np.sqrt(max(values[k], 0.0))), sign * u
-    return 0.0, basis[:, 0]
+    lower: Tensor
+    upper: Tensor
+    u: Tensor
 
 
-def _rays(K: Array) -> Array:
-    """Directions where two facets meet (or one, in the plane), both ways; the cone keeps those that are its own."""
-    if K.shape[1] == 2:
-        across = np.stack([-K[:, 1], K[:, 0]], axis=1)
+def faces(rows: Tensor, signs: Tensor, inside: Tensor) -> Faces:
+    """Of the cones {u : s_r Φ_r u ≥ 0}, for unit rows Φ (N, r), r ≤ 3, signs (B, N), points inside (B, r)."""
+    r = rows.shape[1]
+    if len(rows) == 0 or r == 1:
+        half = inside.sign() if len(rows) else torch.zeros_like(inside)
+        return Faces(half[:, None], half[:, None])
+    return _sectors(rows, signs, inside) if r == 2 else _polyhedral(rows, signs, inside)
+
+
+def _sectors(rows: Tensor, signs: Tensor, inside: Tensor) -> Faces:
+    """In the plane: the rows turned furthest to either side of the point inside."""
+    normal = signs[:, :, None] * rows
+    along = (normal * inside[:, None]).sum(2)
+    across = normal[:, :, 1] * inside[:, None, 0] - normal[:, :, 0] * inside[:, None, 1]
+    turn = torch.atan2(across, along)
+    ends = torch.stack([turn.argmin(1), turn.argmax(1)], dim=1)
+    normals = torch.gather(normal, 1, ends[:, :, None].expand(-1, -1, 2))
+    quarter = torch.stack([-normals[:, :, 1], normals[:, :, 0]], dim=2)
+    return Faces(normals, torch.stack([quarter[:, 0], -quarter[:, 1]], dim=1))
+
+
+def _polyhedral(rows: Tensor, signs: Tensor, inside: Tensor) -> Faces:
+    """In space: facets from a convex hull each, rays where neighbours meet; all pairs where the hull is flat."""
+    phi, centre = rows.numpy(), inside.numpy()
+    found = [_around(phi * sign[:, None], point) for sign, point in zip(signs.numpy(), centre, strict=True)]
+    width = max(len(part) for pair in found for part in pair)
+    padded = [[np.pad(part, ((0, width - len(part)), (0, 0))) for part in pair] for pair in found]
+    return Faces(*(torch.from_numpy(np.stack(parts)) for parts in zip(*padded, strict=True)))
+
+
+def _around(K: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The facets' normals and the rays, both directions of each, of one cone in space."""
+    normals = K[facets(K, inside)]
+    if len(normals) < 3 or len(normals) == len(K):  # not known to be in cyclic order
+        i, j = np.triu_indices(len(normals), 1)
     else:
-        i, j = np.triu_indices(len(K), 1)
-        across = np.cross(K[i], K[j])
-        length = np.linalg.norm(across, axis=1)
-        across = across[length > 1e-12] / length[length > 1e-12, None]
-    return across
+        i = np.arange(len(normals))
+        j = np.roll(i, -1)
+    rays = np.cross(normals[i], normals[j])
+    length = np.linalg.norm(rays, axis=1)
+    rays = rays[length > 1e-12] / length[length > 1e-12, None]
+    return normals, np.concatenate([rays, -rays])
+
+
+def largest_in_cones(G: Tensor, bounding: Faces) -> Extreme:
+    """For G (B, r, c), one matrix a cone, r ≤ 3."""
+    R = torch.bmm(G, G.mT)
+    size = torch.linalg.matrix_norm(R)
+    alive = bounding.normals.abs().amax(2) > 0  # (B, F)
+    candidates = [_interior(R, size)]
+    if R.shape[1] == 3:
+        candidates.append(_facet_vectors(R, size, bounding.normals))
+    there = bounding.rays.abs().amax(2) > 0
+    candidates.append((bounding.rays, torch.where(there, 0.0, -torch.inf).to(R.dtype)))
+    u = torch.cat([points for points, _ in candidates], dim=1)  # (B, C, r)
+    turn = torch.cat([turned for _, turned in candidates], dim=1)  # (B, C); −∞: not a candidate
+    value = torch.einsum("bcp,bpq,bcq->bc", u, R, u).clamp_min(0)
+    slack = torch.einsum("bfp,bcp->bcf", bounding.normals, u)
+    violation = -torch.where(alive[:, None], slack, torch.inf).amin(2)
+    inside = (violation <= _HAIR) & (turn > -torch.inf)
+    nearly = (violation <= turn.clamp_min(_HAIR)) & (turn > -torch.inf)
+    rounding = _SLACK * torch.finfo(R.dtype).eps * size
+    best, where = torch.where(inside, value, -1.0).max(1)
+    most = torch.where(nearly, value, 0.0).amax(1)
+    return Extreme(
+        (best - rounding).clamp_min(0).sqrt(),
+        (most + rounding).sqrt(),
+        u[torch.arange(len(u)), where],
+    )
+
+
+def _interior(R: Tensor, size: Tensor) -> tuple[Tensor, Tensor]:
+    """The top eigenvector, both ways, and how far rounding may have turned it."""
+    values, vectors = torch.linalg.eigh(R)
+    top = vectors[:, :, -1]
+    gap = values[:, -1] - values[:, -2] if R.shape[1] > 1 else size
+    return torch.stack([top, -top], dim=1), _turned(gap, size)[:, None].expand(-1, 2)
+
+
+def _facet_vectors(R: Tensor, size: Tensor, normals: Tensor) -> tuple[Tensor, Tensor]:
+    """The same on every facet: a 2 × 2 eigenproblem in the plane across its normal, in closed form."""
+    smallest = normals.abs().argmin(2, keepdim=True)
+    e = torch.linalg.cross(normals, torch.zeros_like(normals).scatter_(2, smallest, 1.0))
+    length = torch.linalg.vector_norm(e, dim=2, keepdim=True)
+    e = e / length.clamp_min(1e-300)
+    f = torch.linalg.cross(normals, e)
+    Re, Rf = torch.einsum("bpq,bfq->bfp", R, e), torch.einsum("bpq,bfq->bfp", R, f)
+    a, b, d = (e * Re).sum(2), (e * Rf).sum(2), (f * Rf).sum(2)
+    half = 0.5 * torch.atan2(2 * b, a - d)  # the angle of the top eigenvector
+    top = half.cos()[:, :, None] * e + half.sin()[:, :, None] * f
+    turned = _turned(torch.hypot(a - d, 2 * b), size[:, None])
+    turned = torch.where(length[:, :, 0] > 0, turned, -torch.inf)
+    return torch.cat([top, -top], dim=1), turned.repeat(1, 2)
+
+
+def _turned(gap: Tensor, size: Tensor) -> Tensor:
+    turn = _TURN * torch.finfo(gap.dtype).eps * size / gap.clamp_min(1e-300)
+    return torch.where(turn > _MOST_TURN, 0.0, turn)

@@ -8,11 +8,33 @@ one batch of small systems.  Whatever its accuracy, λ ≥ 0 gives ‖g + Kᵀλ
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 _VIOLATED = 1e-12  # of ‖g‖: a unit row may be violated by so little
+
+
+class Rows(Protocol):
+    """Rows Φ (N, p) that are not written down: what a projection asks of them."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    def sides(self, u: Tensor) -> Tensor:
+        """uΦᵀ, (B, N) for u (B, p)."""
+
+    def take(self, index: Tensor) -> Tensor:
+        """Φ[index], (…, p)."""
+
+
+def sides(rows: Tensor | Rows, u: Tensor) -> Tensor:
+    return u @ rows.T if isinstance(rows, Tensor) else rows.sides(u)
+
+
+def take(rows: Tensor | Rows, index: Tensor) -> Tensor:
+    return rows[index] if isinstance(rows, Tensor) else rows.take(index)
 
 
 @dataclass(frozen=True)
@@ -36,10 +58,15 @@ class _Active:
     count: Tensor
 
 
-def project(unit_rows: Tensor, signs: Tensor, g: Tensor, start: Projection | None = None) -> Projection:
+def project(
+    unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, start: Projection | None = None, enough: float = 0.0
+) -> Projection:
     """The projection of g_k (B, p) on cone k, for rows Φ (N, p) of unit length, or zero, and signs ±1 (B, N).
 
-    ``start``: an earlier projection on the same cones, of nearby points.
+    A sign of zero: that row does not bound that cone.
+
+    ``start``: an earlier projection on the same cones, of nearby points.  ``enough``: a point g + Kᵀλ no longer than
+    this is taken as it is; the projection is shorter still.
     """
     B, p = g.shape
     width = min(p, unit_rows.shape[0]) + 1
@@ -51,12 +78,12 @@ def project(unit_rows: Tensor, signs: Tensor, g: Tensor, start: Projection | Non
     open_ = torch.arange(B)
     best = g.new_full((B,), float("inf"))
     for _ in range(8 * (p + 8)):
-        slack = (u[open_] @ unit_rows.T).mul_(signs[open_])  # (open, N)
+        slack = sides(unit_rows, u[open_]).mul_(signs[open_])  # (open, N)
         worst, row = slack.min(dim=1)
         length = torch.linalg.vector_norm(u[open_], dim=1)
         shrinking = length < best[open_] * (1 - 1e-15)  # the dual strictly falls, or rounding has the word
         best[open_] = torch.minimum(best[open_], length)
-        more = (worst < -_VIOLATED * size[open_]) & shrinking & (active.count[open_] < width)
+        more = (worst < -_VIOLATED * size[open_]) & shrinking & (active.count[open_] < width) & (length > enough)
         open_, row = open_[more], row[more]
         if open_.numel() == 0:
             break
@@ -64,7 +91,7 @@ def project(unit_rows: Tensor, signs: Tensor, g: Tensor, start: Projection | Non
         active.lam[open_, active.count[open_]] = 0.0
         active.count[open_] += 1
         u[open_] = _settle(unit_rows, signs, g, active, open_)
-    slack = (u @ unit_rows.T).mul_(signs)
+    slack = sides(unit_rows, u).mul_(signs)
     return Projection(
         u,
         active.row,
@@ -82,7 +109,7 @@ def _resume(active: _Active, start: Projection) -> None:
     active.count[:] = (active.lam > 0).sum(1)
 
 
-def _settle(unit_rows: Tensor, signs: Tensor, g: Tensor, active: _Active, which: Tensor) -> Tensor:
+def _settle(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, active: _Active, which: Tensor) -> Tensor:
     """Least squares on the tight rows, dropping those whose multiplier would turn negative; the points (which, p)."""
     left = which
     slots = torch.arange(active.row.shape[1])
@@ -90,7 +117,7 @@ def _settle(unit_rows: Tensor, signs: Tensor, g: Tensor, active: _Active, which:
         most = max(int(active.count[left].max()), 1) if left.numel() else 1
         row, lam = active.row[left, :most], active.lam[left, :most]
         used = slots[:most] < active.count[left, None]
-        K = (unit_rows[row] * torch.gather(signs[left], 1, row)[:, :, None]).mul_(used[:, :, None])
+        K = (take(unit_rows, row) * torch.gather(signs[left], 1, row)[:, :, None]).mul_(used[:, :, None])
         gram = torch.bmm(K, K.mT)
         gram.diagonal(dim1=1, dim2=2).add_((~used).to(g.dtype) + 1e-14)
         target = -torch.bmm(K, g[left][:, :, None])
@@ -111,9 +138,9 @@ def _settle(unit_rows: Tensor, signs: Tensor, g: Tensor, active: _Active, which:
         active.row[left, :most] = torch.gather(active.row[left, :most], 1, order)
         active.lam[left, :most] = torch.gather(moved * keep, 1, order)
         active.count[left] = keep.sum(1)
-    most = max(int(active.count[which].max()), 1)
+    most = max(int(active.count[which].max()), 1) if which.numel() else 1
     row = active.row[which, :most]
     weight = active.lam[which, :most] * torch.gather(signs[which], 1, row)
     weight = weight * (slots[:most] < active.count[which, None])
     active.lam[which] = active.lam[which] * (slots < active.count[which, None])
-    return g[which] + torch.bmm(weight[:, None, :], unit_rows[row]).squeeze(1)
+    return g[which] + torch.bmm(weight[:, None, :], take(unit_rows, row)).squeeze(1)

@@ -23,6 +23,7 @@ from provenet.blocks import BLOCKS, formulate, make_block
 from provenet.blocks.base import Block
 from provenet.certificates import Certificate
 from provenet.data.validation import as_mask, as_weights, check_finite
+from provenet.data.whitening import Whitening
 from provenet.estimators.outputs import outputs_in_batches
 from provenet.problem import Problem
 from provenet.solvers import Record, Solution, Status, solve
@@ -82,12 +83,14 @@ class ProvenEstimator(BaseEstimator):
     max_seconds: float | None
     verbose: int
     random_state: Any
+    whiten: bool = False  # of estimators that have this setting
 
     network_: nn.Module
     certificate_: Certificate
     solution_: Solution
     dual_gap_: float
     n_iter_: int
+    whitening_: Whitening
 
     n_features_in_: int
     sample_shape_: tuple[int, ...]
@@ -123,9 +126,11 @@ class ProvenEstimator(BaseEstimator):
         return make_block(self.block, **({"fit_intercept": self.fit_intercept} if has_intercept else {}))
 
     def _formulate(self, data: TrainingData, beta: float, seed: int) -> Problem:
+        if self.whiten:
+            self.whitening_ = Whitening.fit(data.X if data.weight is None else data.X[data.weight > 0])
         return formulate(
             self._make_block(),
-            data.X,
+            self._whitened(data.X),
             data.targets,
             activation=self.activation,
             gates=_plain_number(self.n_gates),
@@ -137,6 +142,10 @@ class ProvenEstimator(BaseEstimator):
             loss_settings=self._loss_settings(),
             mask=data.mask,
         )
+
+    def _whitened(self, X: NDArray[Any]) -> NDArray[Any]:
+        """Samples as the network sees them."""
+        return self.whitening_.apply(X).numpy() if self.whiten else X
 
     def _callback(self, from_verbose: int) -> Callback | None:
         """Who hears of each look at the gap."""
@@ -205,7 +214,7 @@ class ProvenEstimator(BaseEstimator):
         there = self._there(X.shape, mask)
         if there is not None:
             check_finite(torch.from_numpy(X[there.numpy()]), "X")
-        return outputs_in_batches(self.network_, self._make_block(), X, there)
+        return outputs_in_batches(self.network_, self._make_block(), self._whitened(X), there)
 
     def _check_shape(self, X: NDArray[Any]) -> None:
         """New samples are shaped as those of the fit; the number of tokens may differ where a mask could say so."""

@@ -82,13 +82,15 @@ class ProvenClassifier(SingleBeta, _Classifier):
 
     Minimises Σ_i w_i ℓ(f(x_i), y_i) + β/2 (‖W₁‖² + ‖W₂‖²): sums, not means.
 
-    Parameters: ``block`` a name or block object; ``activation`` "gated_relu" or "linear"; ``beta`` the weight decay;
-    ``n_gates`` how many gates to sample (or gate vectors of your own); ``loss`` "softmax" or "logistic";
-    ``readout`` "mean" over the tokens of a block that has them, or "tokens", with a label for each, y (n, s);
-    ``fit_intercept``, for "mlp" alone, gives X a column of ones, whose weights are penalised like the others (a block
-    object has its own settings); ``solver``, ``tol``, ``max_steps`` and ``max_seconds`` as in `provenet.solve`;
-    ``class_weight`` a dict, "balanced" or None;
-    ``warm_start`` begins at the last solution where sizes and gates agree; ``verbose=1`` prints each look at the gap.
+    Parameters: ``block`` a name or block object; ``activation`` "gated_relu", "relu" or "linear"; ``beta`` the weight
+    decay; ``n_gates`` how many gates to sample (or gate vectors of your own; for "relu" gates are activation patterns,
+    and "all" enumerates every one there is, so that the certificate speaks of all ReLU networks); ``loss`` "softmax" or
+    "logistic"; ``readout`` "mean" over the tokens of a block that has them, or "tokens", with a label for each, y (n,
+    s); ``fit_intercept``, for "mlp" alone, gives X a column of ones, whose weights are penalised like the others (a
+    block object has its own settings); ``solver``, ``tol``, ``max_steps`` and ``max_seconds`` as in `provenet.solve`;
+    ``class_weight`` a dict, "balanced" or None; ``warm_start`` begins at the last solution where sizes and gates agree;
+    ``verbose=1`` prints each look at the gap; ``whiten``
+    (ZCA, for tables with no more samples than features) makes XXᵀ = I first, and does the same to new data.
 
     Fitted: ``network_`` (a torch module: its outputs are the logits), ``certificate_``, ``dual_gap_`` (the
     certificate's absolute gap), ``n_iter_``, ``solution_``, ``classes_``, ``sample_shape_``, ``n_features_in_``.
@@ -111,6 +113,7 @@ class ProvenClassifier(SingleBeta, _Classifier):
         warm_start: bool = False,
         verbose: int = 0,
         random_state: Any = 0,
+        whiten: bool = False,
     ):
         self.block = block
         self.activation = activation
@@ -127,6 +130,7 @@ class ProvenClassifier(SingleBeta, _Classifier):
         self.warm_start = warm_start
         self.verbose = verbose
         self.random_state = random_state
+        self.whiten = whiten
 
 
 class ProvenClassifierCV(BetaSearch, _Classifier):

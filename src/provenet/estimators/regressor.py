@@ -57,12 +57,14 @@ class ProvenRegressor(SingleBeta, _Regressor):
     Minimises Σ_i w_i ℓ(f(x_i), y_i) + β/2 (‖W₁‖² + ‖W₂‖²): sums, not means; ``loss="squared"`` has ℓ = ½‖f − y‖².
     ``loss="huber"`` is quadratic within ``delta`` and linear beyond.
 
-    Parameters: ``block`` a name or block object; ``activation`` "gated_relu" or "linear"; ``beta`` the weight decay;
-    ``n_gates`` how many gates to sample (or gate vectors of your own); ``readout`` "mean" over the tokens of a block
-    that has them, or "tokens", with a target for each, y (n, s) or (n, s, c); ``fit_intercept``, for "mlp" alone,
-    gives X a column of ones, whose weights are penalised like the others (a block object has its own settings);
-    ``solver``, ``tol``, ``max_steps`` and ``max_seconds`` as in `provenet.solve`; ``warm_start`` begins at the last
-    solution where sizes and gates agree; ``verbose=1`` prints each look at the gap.
+    Parameters: ``block`` a name or block object; ``activation`` "gated_relu", "relu" or "linear"; ``beta`` the weight
+    decay; ``n_gates`` how many gates to sample (or gate vectors of your own; for "relu" gates are activation patterns,
+    and "all" enumerates every one there is, so that the certificate speaks of all ReLU networks); ``readout`` "mean"
+    over the tokens of a block that has them, or "tokens", with a target for each, y (n, s) or (n, s, c);
+    ``fit_intercept``, for "mlp" alone, gives X a column of ones, whose weights are penalised like the others (a block
+    object has its own settings); ``solver``, ``tol``, ``max_steps`` and ``max_seconds`` as in `provenet.solve`;
+    ``warm_start`` begins at the last solution where sizes and gates agree; ``verbose=1`` prints each look at the gap;
+    ``whiten`` (ZCA, for tables with no more samples than features) makes XXᵀ = I first, and does the same to new data.
 
     Fitted: ``network_`` (a torch module), ``certificate_``, ``dual_gap_`` (the certificate's absolute gap),
     ``n_iter_``, ``solution_``, ``sample_shape_``, ``n_features_in_``.
@@ -85,6 +87,7 @@ class ProvenRegressor(SingleBeta, _Regressor):
         warm_start: bool = False,
         verbose: int = 0,
         random_state: Any = 0,
+        whiten: bool = False,
     ):
         self.block = block
         self.activation = activation
@@ -101,6 +104,7 @@ class ProvenRegressor(SingleBeta, _Regressor):
         self.warm_start = warm_start
         self.verbose = verbose
         self.random_state = random_state
+        self.whiten = whiten
 
 
 class ProvenRegressorCV(BetaSearch, _Regressor):

@@ -20,6 +20,26 @@ class Bounds:
 
 
 class Gauge(ABC):
+    has_prox: bool = True
+    rotates: bool = True  # whether neurons of a gate may be mixed, U → UQ and V → VQ, at no cost (BM Thm 3.3)
+
+    def restrict(self, gates: Tensor) -> Gauge:
+        """The gauge of these gates' blocks."""
+        return self
+
+    def within(self, basis: Tensor) -> Gauge | None:
+        """The gauge of blocks Z' where Z = basis·Z', for an orthonormal basis (p, r) that spans the data; None where
+        it would be another in these coordinates."""
+        return self
+
+    def penalty(self, factors: Factors) -> Tensor:
+        """What β multiplies in a network's objective: the neurons' weight decay, at least the gauge of their stack."""
+        return factors.penalty()
+
+    def rounding(self, p: int, q: int) -> float:
+        """The largest polar of a block (p, q) of spectral norm one: what an error of that size can hide."""
+        return 1.0
+
     @abstractmethod
     def values(self, stack: Stack) -> Tensor:
         """γ(Z_k), (P,)."""
@@ -31,6 +51,10 @@ class Gauge(ABC):
     @abstractmethod
     def polar(self, stack: Stack) -> Bounds:
         """γ°(G_k) = max{⟨G_k, Z⟩ : γ(Z) ≤ 1}, bounded from both sides."""
+
+    def largest(self, stack: Stack) -> Bounds:
+        """The polar where only its largest value is wanted: others' bounds may be rough, if they are no larger."""
+        return self.polar(stack)
 
     @abstractmethod
     def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from provenet import estimators
 from provenet.blocks import Block, make_block
+from provenet.data.whitening import Whitening
 from provenet.estimators.base import ProvenEstimator
 from provenet.io.model import SavedModel
 from provenet.io.schema import SchemaError, take
@@ -40,6 +41,8 @@ def describe(estimator: ProvenEstimator) -> tuple[dict[str, Any], dict[str, Tens
             tensors[f"settings.{name}"] = torch.as_tensor(value).detach().contiguous()
         else:
             settings[name] = _encode_setting(name, value)
+    if estimator.whiten:
+        tensors |= {f"whitening.{name}": value for name, value in estimator.whitening_.tensors().items()}
     return {
         "kind": kind,
         "settings": settings,
@@ -70,6 +73,9 @@ def rebuild(saved: dict[str, Any], tensors: dict[str, Tensor], model: SavedModel
     for name, value in attributes.items():
         setattr(estimator, name, value)
     _check_fitted(estimator, model)
+    if estimator.whiten:
+        parts = {name.removeprefix("whitening."): t for name, t in tensors.items() if name.startswith("whitening.")}
+        estimator.whitening_ = Whitening.from_tensors(parts)
     estimator.sample_shape_ = tuple(model.data["samples"][1:])
     estimator.network_ = model.network
     estimator.certificate_ = model.certificate
@@ -86,7 +92,7 @@ def problem_of(estimator: ProvenEstimator, X: Any, y: Any, sample_weight: Any = 
     known, found = getattr(estimator, "classes_", None), getattr(reader, "classes_", None)
     if known is not None and found is not None and not np.array_equal(known, found):
         raise ValueError(f"y: its classes are {found.tolist()}, but the model was fitted with {known.tolist()}.")
-    return saved.problem(data.X, data.targets, data.weight, data.mask)
+    return saved.problem(reader._whitened(data.X), data.targets, data.weight, data.mask)
 
 
 def _check_fitted(estimator: ProvenEstimator, model: SavedModel) -> None:

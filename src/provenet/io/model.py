@@ -14,7 +14,8 @@ from provenet.blocks import Block, formulate, make_block
 from provenet.certificates import Certificate, certify
 from provenet.io.fingerprint import check_fingerprint, differences, digest, fingerprint
 from provenet.io.schema import SchemaError, take
-from provenet.problem import Problem
+from provenet.nn.base import ACTIVATIONS
+from provenet.problem import Problem, check_weight_decay
 from provenet.variable import Factors
 
 _LARGEST_SAMPLE = 2**28  # numbers
@@ -26,7 +27,8 @@ class SavedModel:
 
     ``gate_vectors`` (P, p) are all gates of the problem, used by a neuron or not, and ``gate_group`` (P,) their groups
     where the block has groups.  ``data`` is the fingerprint of the samples, targets, weights and mask; ``weights`` is
-    the digest of the network the certificate speaks of.  ``run`` says how the network was found, ``source`` where the
+    the digest of the network the certificate speaks of.  ``complete``: the gates are all arrangements of the data,
+    found anew on data given anew.  ``run`` says how the network was found, ``source`` where the
     data came from.
     """
 
@@ -42,11 +44,13 @@ class SavedModel:
     data: Mapping[str, Any]
     weights: str
     gate_group: Tensor | None = None
+    complete: bool = False
     run: Mapping[str, Any] = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def of(problem: Problem, network: nn.Module, certificate: Certificate, **more: Any) -> SavedModel:
+        check_weight_decay(problem, "a model folder")
         return SavedModel(
             network=network,
             certificate=certificate,
@@ -58,6 +62,7 @@ class SavedModel:
             beta=problem.beta,
             gate_vectors=problem.gate_vectors,
             gate_group=problem.gate_group,
+            complete=problem.complete,
             data=fingerprint(problem),
             weights=network_digest(network),
             **more,
@@ -70,7 +75,7 @@ class SavedModel:
             X,
             Y,
             activation=self.activation,
-            gates=self.gate_vectors,
+            gates="all" if self.complete else self.gate_vectors,
             loss=self.loss,
             beta=self.beta,
             readout=self.readout,
@@ -95,6 +100,7 @@ class SavedModel:
                 "block": self.block.name,
                 "block_settings": dict(self.block.settings()),
                 "activation": self.activation,
+                "complete": self.complete,
                 "readout": self.readout,
                 "loss": self.loss,
                 "loss_settings": dict(self.loss_settings),
@@ -112,7 +118,7 @@ class SavedModel:
                 "network: its weights changed after it was certified. Save it with problem=saved.problem(X, Y), "
                 "which certifies it anew."
             )
-        first, second, gates, group = self.block.neurons(self.network, self.readout)
+        first, second, gates, group, _ = self.block.neurons(self.network, self.readout)
         named = {"first": first, "second": second, "gates": gates, "group": group}
         named |= {"gate_vectors": self.gate_vectors, "gate_group": self.gate_group}
         return {name: value.detach().contiguous() for name, value in named.items() if value is not None}
@@ -137,6 +143,7 @@ class SavedModel:
             beta=take(problem, "beta", float),
             gate_vectors=tensors.get("gate_vectors"),
             gate_group=tensors.get("gate_group"),
+            complete=take({"complete": False} | problem, "complete", bool),
             data=check_fingerprint(take(header, "data", dict)),
             weights=network_digest(network),
             run=take(header, "run", dict),
@@ -145,10 +152,7 @@ class SavedModel:
         _check_sizes(model)
         if model.certificate.beta != model.beta:
             raise SchemaError(f"beta: the model has {model.beta!r}, its certificate {model.certificate.beta!r}")
-        if (model.certificate.scope == "linear") != (activation == "linear"):
-            raise SchemaError(
-                f"scope: {model.certificate.scope!r} is not that of a network with {activation} activation"
-            )
+        _check_scope(model)
         return model
 
 
@@ -158,7 +162,10 @@ def network_digest(network: nn.Module) -> str:
 
 def _network(block: Block, activation: str, readout: str, tensors: dict[str, Tensor]) -> nn.Module:
     """The module of the saved weights, bit by bit."""
-    needed = ["first", "second"] if activation == "linear" else ["first", "second", "gates", "gate_vectors"]
+    if activation not in ACTIVATIONS:
+        raise SchemaError(f"activation: {activation!r} is not one of {', '.join(ACTIVATIONS)}")
+    gated = {"linear": [], "gated_relu": ["gates", "gate_vectors"], "relu": ["gate_vectors"]}[activation]
+    needed = ["first", "second", *gated]
     groups = ["group", "gate_group"] if block.groups > 1 else []
     missing = sorted({*needed, *groups} - set(tensors))
     if missing:
@@ -173,9 +180,21 @@ def _network(block: Block, activation: str, readout: str, tensors: dict[str, Ten
     if not _fit_together(found, block.groups):
         raise SchemaError(f"tensors: their shapes do not fit together, {found}")
     first, second = tensors["first"], tensors["second"]
-    gates = None if activation == "linear" else tensors["gates"]
+    gates = tensors["gates"] if activation == "gated_relu" else None
     neurons = Factors(first, second, torch.arange(first.shape[0]))
-    return block.network(neurons, gates, readout, tensors["group"].long() if groups else None)
+    return block.network(neurons, gates, readout, tensors["group"].long() if groups else None, activation == "relu")
+
+
+def _check_scope(model: SavedModel) -> None:
+    """What the certificate speaks of must be what the problem is about."""
+    if model.complete and model.activation != "relu":
+        raise SchemaError(f"complete: {model.activation} activation has no arrangements to be complete")
+    scope = "linear" if model.activation == "linear" else "all_arrangements" if model.complete else "fixed_gates"
+    if model.certificate.scope != scope:
+        raise SchemaError(
+            f"scope: {model.certificate.scope!r} is not that of a network with {model.activation} activation, "
+            f"which is {scope!r}"
+        )
 
 
 def _check_sizes(model: SavedModel) -> None:
@@ -209,8 +228,10 @@ def _fit_together(shapes: dict[str, tuple[int, ...]], groups: int) -> bool:
 
 
 def read_certificate(saved: dict[str, Any]) -> Certificate:
-    kinds: dict[str, type] = {"scope": str, "bound": str, "conditions": dict}
-    values: dict[str, Any] = {f.name: take(saved, f.name, kinds.get(f.name, float)) for f in fields(Certificate)}
+    saved = {"method": "gates"} | saved  # folders from before there was another
+    kinds: dict[str, type] = {"scope": str, "bound": str, "conditions": dict, "method": str}
+    names = [f.name for f in fields(Certificate) if f.name != "better"]
+    values: dict[str, Any] = {name: take(saved, name, kinds.get(name, float)) for name in names}
     certificate = Certificate(**values)
     if not all(isfinite(value) for value in values.values() if isinstance(value, float)) or certificate.beta <= 0:
         raise SchemaError("certificate: its numbers are not finite, or beta is not positive")

@@ -47,8 +47,10 @@ class Graph:
         return name
 
     def gated(self, hidden: Callable[[Tensor], str]) -> str:
-        """hidden(first), zero where hidden(gates) is negative."""
+        """hidden(first), zero where hidden(gates), or it itself, is negative."""
         slope = hidden(self.first)
+        if self.network.relu:
+            return self.add("Relu", slope)
         if self.gates is None:
             return slope
         is_open = self.add("GreaterOrEqual", hidden(self.gates), self.weight(torch.zeros(())))

@@ -1,4 +1,4 @@
-"""Self-attention, linear or gated ReLU (AT eq. 11, 12; BM eq. 8)."""
+"""Self-attention, linear, gated ReLU or ReLU (AT eq. 11, 12; BM eq. 8)."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class SelfAttention(TwoLayer):
             if mask.shape != x.shape[:2]:
                 raise ValueError(f"mask: shape {tuple(x.shape[:2])} is needed, got {tuple(mask.shape)}.")
             x = x.masked_fill(~mask.bool().unsqueeze(2), 0)
-        if self.gates is not None:
-            hidden = self.hidden(x, self.first) * (self.hidden(x, self.gates) >= 0)
+        if self.activation == "linear":  # the sum of the queries, if it is all that counts: s times less work
+            hidden = attend(x.sum(1, keepdim=True) if self.readout == "mean" else x, self.first, x)
+        else:
+            hidden = self.activated(x, self.hidden(x, self.first))
             if self.readout == "mean":
                 hidden = hidden.sum(1, keepdim=True)
-        else:  # the sum of the queries, if it is all that counts: s times less work
-            hidden = attend(x.sum(1, keepdim=True) if self.readout == "mean" else x, self.first, x)
         output = self.output(x, hidden)
         if self.readout == "tokens":
             return output

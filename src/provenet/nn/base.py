@@ -9,20 +9,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-ACTIVATIONS = ("linear", "gated_relu")
+ACTIVATIONS = ("linear", "gated_relu", "relu")
 READOUTS = ("mean", "tokens")
 
 
 class TwoLayer(nn.Module):
-    """Σ_j B(D_j Φ(x) u_j, v_j): with gates D_j = 1{Φ(x) g_j ≥ 0}, without D_j = 1.
+    """Σ_j B(D_j Φ(x) u_j, v_j): with gates D_j = 1{Φ(x) g_j ≥ 0}, with ``relu`` D_j = 1{Φ(x) u_j ≥ 0}, else D_j = 1.
 
     first: (N, p), second: (N, q), gates: (N, p) or None.  A block says what Φ is (`hidden`) and what is made of the
     hidden values (`output`).  Inputs are cast to the weights' precision.
 
-    A fresh module has ``rank`` neurons behind each of ``n_gates`` random gates (``rank`` in all if linear), at a scale
-    that makes outputs of order one of inputs of order one.  Any loop can train it, with ``penalty()`` times β added to
-    the sum of the losses.  Leave an optimizer's own ``weight_decay`` at zero: AdamW's is decoupled from the loss,
-    another problem with another solution, and no certificate is of it.
+    A fresh module has ``rank`` neurons behind each of ``n_gates`` random gates (``rank`` in all if linear; if ReLU,
+    where a neuron is its own gate, as many as if gated), at a scale that makes outputs of order one of inputs of order
+    one.  Any loop can train it, with ``penalty()`` times β added to the sum of the losses.  Leave an optimizer's own
+    ``weight_decay`` at zero: AdamW's is decoupled from the loss, another problem with another solution, and no
+    certificate is of it.
     """
 
     first: nn.Parameter
@@ -41,23 +42,28 @@ class TwoLayer(nn.Module):
                 raise ValueError(f"{name}: at least one is needed, got {value}.")
         generator = torch.Generator().manual_seed(seed)
         gated = activation == "gated_relu"
-        N = rank * n_gates if gated else rank
+        N = rank if activation == "linear" else rank * n_gates
         first = torch.randn(N, p, generator=generator) / p**0.5
         second = torch.randn(N, q, generator=generator) / (N * fan) ** 0.5
         gates = torch.randn(n_gates, p, generator=generator).repeat_interleave(rank, 0) if gated else None
-        self._set(first, second, gates)
+        self._set(first, second, gates, activation == "relu")
 
-    def _set(self, first: Tensor, second: Tensor, gates: Tensor | None) -> None:
+    def _set(self, first: Tensor, second: Tensor, gates: Tensor | None, relu: bool) -> None:
+        self.relu = relu
         self.first = nn.Parameter(first.clone())
         self.second = nn.Parameter(second.clone())
         self.register_buffer("gates", None if gates is None else gates.clone())
 
     @classmethod
-    def from_weights(cls, first: Tensor, second: Tensor, gates: Tensor | None = None, **settings: Any) -> Any:
+    def from_weights(
+        cls, first: Tensor, second: Tensor, gates: Tensor | None = None, relu: bool = False, **settings: Any
+    ) -> Any:
         """A module with these weights (N, p), (N, q) and gates (N, p), and the block's settings."""
+        if relu and gates is not None:
+            raise ValueError("relu, gates: a ReLU neuron is its own gate; give one of the two.")
         module = cls.__new__(cls)
         nn.Module.__init__(module)
-        module._set(first, second, gates)
+        module._set(first, second, gates, relu)
         module._configure(**settings)
         return module
 
@@ -78,10 +84,17 @@ class TwoLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.lift(x.to(self.first.dtype))
-        hidden = self.hidden(x, self.first)
-        if self.gates is not None:
-            hidden = hidden * (self.hidden(x, self.gates) >= 0)
-        return self.output(x, hidden)
+        return self.output(x, self.activated(x, self.hidden(x, self.first)))
+
+    def activated(self, x: Tensor, hidden: Tensor) -> Tensor:
+        """The hidden values where a neuron is open, zero elsewhere."""
+        if self.relu:
+            return hidden.relu()
+        return hidden if self.gates is None else hidden * (self.hidden(x, self.gates) >= 0)
+
+    @property
+    def activation(self) -> str:
+        return "relu" if self.relu else "linear" if self.gates is None else "gated_relu"
 
     def lift(self, x: Tensor) -> Tensor:
         """What the block makes of its input before any weight."""
@@ -93,9 +106,8 @@ class TwoLayer(nn.Module):
 
     def extra_repr(self) -> str:
         n, p = self.first.shape
-        kind = "linear" if self.gates is None else "gated_relu"
         rest = "".join(f", {name}={value!r}" for name, value in self.settings.items())
-        return f"{p} → {n} neurons → {self.second.shape[1]}, {kind}{rest}"
+        return f"{p} → {n} neurons → {self.second.shape[1]}, {self.activation}{rest}"
 
 
 def as_readout(readout: str) -> str:

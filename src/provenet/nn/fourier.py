@@ -1,4 +1,4 @@
-"""Fourier neural operators, FNO and B-FNO, linear or gated ReLU (AT eq. 22, 23, 27, 28)."""
+"""Fourier neural operators, FNO and B-FNO, linear, gated ReLU or ReLU (AT eq. 22, 23, 27, 28)."""
 
 from __future__ import annotations
 

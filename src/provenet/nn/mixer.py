@@ -1,4 +1,4 @@
-"""The MLP-Mixer, linear or gated ReLU (AT eq. 17)."""
+"""The MLP-Mixer, linear, gated ReLU or ReLU (AT eq. 17)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two-layer MLP, linear or gated ReLU."""
+"""The two-layer MLP, linear, gated ReLU or ReLU."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ from provenet.operators.batched import BatchedOperator
 from provenet.operators.cnn import CNNOperator
 from provenet.operators.fourier import FNOMeanOperator, FNOTokensOperator
 from provenet.operators.grouped import GroupedOperator
+from provenet.operators.lifted import Lifted
 from provenet.operators.mixer import MixerMeanOperator, MixerTokensOperator
 from provenet.operators.mlp import MLPOperator
 from provenet.operators.moments import MomentOperator
@@ -19,6 +20,7 @@ __all__ = [
     "FNOMeanOperator",
     "FNOTokensOperator",
     "GroupedOperator",
+    "Lifted",
     "MLPOperator",
     "MixerMeanOperator",
     "MixerTokensOperator",

@@ -31,7 +31,7 @@ def is_large(operator: Operator) -> bool:
 def polar_bounds(operator: Operator, gauge: Gauge, theta: Tensor, final: bool = False) -> Bounds:
     """Bounds (P,) of γ°(A_k*Θ); ``final``: of the best kind that can be afforded once."""
     if not is_large(operator):
-        return gauge.polar(operator.adjoint(theta))
+        return gauge.largest(operator.adjoint(theta))
     if not isinstance(gauge, NuclearNorm) or _exact(operator, final):
         return _by_gates(operator, gauge, theta)
     steps, tol = _FINAL if final else _LOOK
@@ -62,7 +62,7 @@ def _by_gates(operator: Operator, gauge: Gauge, theta: Tensor) -> Bounds:
     """Dense, as many gates at a time as make no large stack."""
     one = operator.p * operator.q * operator.dtype.itemsize
     parts = [
-        gauge.polar(operator.restrict(gates).adjoint(theta))
+        gauge.largest(operator.restrict(gates).adjoint(theta))
         for gates in torch.arange(operator.n_gates).split(max(1, LARGE_BYTES // one))
     ]
     return Bounds(torch.cat([part.lower for part in parts]), torch.cat([part.upper for part in parts]), parts[0].kind)

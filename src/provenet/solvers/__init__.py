@@ -1,8 +1,9 @@
 """Solvers: one loop, several methods."""
 
+from provenet.solvers.decomposition import to_relu
 from provenet.solvers.loop import Limits, Method, Point, Record
 from provenet.solvers.solution import Solution
 from provenet.solvers.solve import METHODS, solve
 from provenet.solvers.status import Status
 
-__all__ = ["METHODS", "Limits", "Method", "Point", "Record", "Solution", "Status", "solve"]
+__all__ = ["METHODS", "Limits", "Method", "Point", "Record", "Solution", "Status", "solve", "to_relu"]

@@ -55,6 +55,8 @@ class ADMM(Method[ADMMState]):
     patience = 30
 
     def refuses(self, program: Program) -> str | None:
+        if not program.gauge.has_prox:
+            return "its gauge has no prox."
         return None if program.operator.has_kernel else "its operator has no kernel; use 'apg' or 'bm'."
 
     def memory(self, program: Program) -> int:

@@ -17,7 +17,7 @@ from provenet.problem import Program
 from provenet.solvers.active import BULKY_BYTES, ActiveForward
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.scale import gradient_curvature
-from provenet.variable import Factors, Stack, factorise
+from provenet.variable import Factors, Stack
 
 _NEAR = 0.99  # of β: a closed gate whose polar is above it may open soon
 _ENTERING = 0.25  # of all gates: so many closed ones may enter at a look, those with the largest polar
@@ -50,7 +50,7 @@ class APG(Method[APGState]):
     max_steps = 50_000
 
     def refuses(self, program: Program) -> str | None:
-        return None
+        return None if program.gauge.has_prox else "its gauge has no prox."
 
     def memory(self, program: Program) -> int:
         return 6 * program.operator.stack_bytes
@@ -130,4 +130,9 @@ class APG(Method[APGState]):
         )
 
     def point(self, program: Program, state: APGState) -> Point:
-        return Point(state.prediction, float(state.values.sum()), lambda: factorise(state.z, state.gates))
+        return Point(state.prediction, float(state.values.sum()), lambda: self._factors(state))
+
+    def _factors(self, state: APGState) -> Factors:
+        """The neurons of the working set, by the names that all gates know theirs by."""
+        factors = state.local.gauge.factorise(state.z)
+        return replace(factors, gate=state.gates[factors.gate])

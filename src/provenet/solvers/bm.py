@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from provenet.certificates import Gap
-from provenet.gauges import NuclearNorm
+from provenet.gauges import GroupNorm, NuclearNorm
 from provenet.polar import is_large
 from provenet.problem import Program
 from provenet.solvers.bm_amplitudes import best_amplitudes
@@ -89,7 +89,8 @@ class BM(Method[BMState]):
         object.__setattr__(self, "max_steps", 2_000 + (self.epochs if first_order else 0))
 
     def refuses(self, program: Program) -> str | None:
-        if isinstance(program.gauge, NuclearNorm) or min(program.operator.p, program.operator.q) == 1:
+        vectors = isinstance(program.gauge, GroupNorm) and min(program.operator.p, program.operator.q) == 1
+        if isinstance(program.gauge, NuclearNorm) or vectors:
             return None
         return "weight decay on the factors is the nuclear norm, and the gauge is another."
 

@@ -16,13 +16,12 @@ from provenet.variable import Factors
 
 _STEPS = 6
 _BACKTRACKS = 12
-_COLUMN_NUMBERS = (
-    2**22
-)  # predictions of all neurons, each its own: beyond, a pass over the data for each costs too much
+_RIDGE = 1e-12  # of the largest diagonal entry: columns that coincide leave the Hessian singular
+_COLUMN_NUMBERS = 2**22  # predictions of all neurons, each its own: beyond, a pass over the data for each is too much
 
 
 def best_amplitudes(program: Program, at: Place) -> Place:
-    """``at`` with its neurons rescaled, by a few projected Newton steps, and without those that vanish; never a larger
+    """``at`` with its neurons rescaled, by a few Newton steps, and without those that vanish; never a larger
     objective.  Where there are too many predictions to keep, ``at`` as it is."""
     factors = at.factors.select(sizes(at.factors) > 0)
     if factors.n_neurons == 0 or factors.n_neurons * at.prediction.numel() > _COLUMN_NUMBERS:
@@ -31,15 +30,15 @@ def best_amplitudes(program: Program, at: Place) -> Place:
     alone = [factors.select(slice(j, j + 1)) for j in range(factors.n_neurons)]
     columns = torch.stack([program.operator.forward_factors(neuron) for neuron in alone])
     columns /= size.view(-1, *([1] * (columns.ndim - 1)))
-    amplitude = _projected_newton(program, columns, size)
+    amplitude = _newton(program, columns, size)
     root = (amplitude / size).sqrt()[:, None]
     scaled = Factors(factors.left * root, factors.right * root, factors.gate).select(amplitude > 0)
     there = place(program, scaled)
     return there if there.value <= at.value else at
 
 
-def _projected_newton(program: Program, columns: Tensor, amplitude: Tensor) -> Tensor:
-    """Newton on the amplitudes that are positive or would grow; the others stay at zero (Bertsekas 1982)."""
+def _newton(program: Program, columns: Tensor, amplitude: Tensor) -> Tensor:
+    """Each step goes towards the minimum of the quadratic model over s ≥ 0, so that bounds never shorten it."""
     flat = columns.flatten(1)
 
     def value(s: Tensor) -> float:
@@ -49,20 +48,12 @@ def _projected_newton(program: Program, columns: Tensor, amplitude: Tensor) -> T
     for _ in range(_STEPS):
         prediction = torch.tensordot(amplitude, columns, 1)
         slope = flat @ program.loss.gradient(prediction).flatten() + program.beta
-        free = torch.nonzero((amplitude > 0) | (slope < 0)).flatten()
-        if free.numel() == 0:
-            break
-        bent = program.loss.hessian_product(prediction, columns[free]).flatten(1)
-        hessian = flat[free] @ bent.T
-        hessian.diagonal().add_(1e-12 * hessian.diagonal().max() + 1e-300)
-        factor, failed = torch.linalg.cholesky_ex(hessian)
-        if int(failed) != 0:
-            break
-        step = torch.zeros_like(amplitude)
-        step[free] = torch.cholesky_solve(slope[free, None], factor).squeeze(1)
+        hessian = flat @ program.loss.hessian_product(prediction, columns).flatten(1).T
+        hessian.diagonal().add_(_RIDGE * hessian.diagonal().max() + 1e-300)
+        target = nonnegative_quadratic(hessian, slope - hessian @ amplitude, amplitude)
         length = 1.0
         for _ in range(_BACKTRACKS):
-            trial = (amplitude - length * step).clamp_min(0)
+            trial = amplitude + length * (target - amplitude) if length < 1 else target
             there = value(trial)
             if there < now:
                 break
@@ -73,3 +64,35 @@ def _projected_newton(program: Program, columns: Tensor, amplitude: Tensor) -> T
         if gained <= 1e-15 * abs(now):
             break
     return amplitude
+
+
+def nonnegative_quadratic(Q: Tensor, b: Tensor, start: Tensor) -> Tensor:
+    """argmin ½xᵀQx + bᵀx over x ≥ 0, Q positive definite, by active sets (Lawson and Hanson 1974) from x = ``start``.
+
+    The free set loses whoever would turn negative and gains whoever the gradient asks for most; each round descends.
+    """
+    x = start.clamp_min(0).clone()
+    free = x > 0
+    tiny = 1e-14 * (b.abs().max() + (Q.diagonal() * x).abs().max())
+    for _ in range(3 * len(b) + 10):
+        while bool(free.any()):
+            index = torch.nonzero(free).flatten()
+            factor, failed = torch.linalg.cholesky_ex(Q[index][:, index])
+            if int(failed) != 0:
+                return x
+            wanted = torch.zeros_like(x)
+            wanted[index] = -torch.cholesky_solve(b[index, None], factor).squeeze(1)
+            if bool((wanted[index] > 0).all()):
+                x = wanted
+                break
+            bad = free & (wanted <= 0)
+            step = (x[bad] / (x[bad] - wanted[bad])).min()
+            x = torch.where(free, x + step * (wanted - x), 0.0)
+            free &= ~(bad & (x <= 1e-14 * x.max()))
+            x = torch.where(free, x, 0.0)
+        slope = Q @ x + b
+        most = torch.where(free, torch.inf, slope).argmin()
+        if bool(free[most]) or float(slope[most]) >= -float(tiny):
+            break
+        free[most] = True
+    return x

@@ -39,7 +39,7 @@ def escape(program: Program, at: Place, most: int) -> Place | None:
     size = (sigma[wanted] - program.beta).sqrt()[:, None]
     atoms = Factors(-left[wanted] * size, right[wanted] * size, gate[wanted])
     change = program.operator.forward_factors(atoms)
-    amplitude = _line_search(program, at.prediction, change, float(atoms.penalty()))
+    amplitude = line_search(program, at.prediction, change, float(atoms.penalty()))
     moved = place(program, Factors.join(at.factors, atoms.scaled(amplitude**0.5)))
     return moved if moved.value < at.value else None
 
@@ -111,7 +111,7 @@ def _rank_in_gate(gate: Tensor) -> Tensor:
     return rank
 
 
-def _line_search(program: Program, prediction: Tensor, change: Tensor, penalty: float) -> float:
+def line_search(program: Program, prediction: Tensor, change: Tensor, penalty: float) -> float:
     """argmin over t ≥ 0 of L(Ŷ + t·change) + β·t·penalty, by bisection on its increasing slope."""
 
     def rising(t: float) -> bool:

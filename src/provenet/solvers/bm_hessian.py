@@ -23,8 +23,11 @@ class Model(ABC):
         """H·step."""
 
     @abstractmethod
-    def solve(self, slope: Tensor, damping: float, coupled: bool) -> Tensor | None:
-        """−(H + damping·I)⁻¹ slope; None where that matrix is not positive definite."""
+    def solve(self, slope: Tensor, damping: float, coupled: bool, face: Tensor | None = None) -> Tensor | None:
+        """−(H + damping·I)⁻¹ slope; None where that matrix is not positive definite.
+
+        ``face`` (N, p, p): a projection for each neuron's first layer; the step solves among those that stay in it.
+        """
 
 
 class DenseModel(Model):
@@ -41,7 +44,7 @@ class DenseModel(Model):
         out = (self._matrix @ step.flatten()).view_as(step)
         return out + _couple(self._coupling, step) if coupled else out
 
-    def solve(self, slope: Tensor, damping: float, coupled: bool) -> Tensor | None:
+    def solve(self, slope: Tensor, damping: float, coupled: bool, face: Tensor | None = None) -> Tensor | None:
         damped = self._matrix.clone()
         damped.diagonal().add_(damping + self._rounding)
         if coupled:
@@ -49,10 +52,25 @@ class DenseModel(Model):
             blocks, neuron = damped.view(count, width, count, width), torch.arange(count)
             blocks[neuron, : self._p, neuron, self._p :] += self._coupling
             blocks[neuron, self._p :, neuron, : self._p] += self._coupling.transpose(1, 2)
+        if face is not None:
+            slope = on_faces(face, slope)
+            self._confine(damped, face)
         factor, failed = torch.linalg.cholesky_ex(damped)
         if int(failed) != 0:
             return None
         return -torch.cholesky_solve(slope.reshape(-1, 1), factor).view_as(slope)
+
+    def _confine(self, matrix: Tensor, face: Tensor) -> None:
+        """PHP + size·(I − P), in place: across the faces nothing pulls, and nothing moves."""
+        count, p = face.shape[:2]
+        rows = matrix.view(count, -1, len(matrix))[:, :p]
+        rows.copy_(torch.bmm(face, rows))
+        columns = matrix.view(len(matrix), count, -1)[:, :, :p]
+        columns.copy_(torch.bmm(columns.transpose(0, 1), face).transpose(0, 1))
+        neuron = torch.arange(count)
+        across = torch.eye(p, dtype=face.dtype) - face
+        blocks = matrix.view(count, -1, count, matrix.shape[1] // count)
+        blocks[neuron, :p, neuron, :p] += across * float(self._matrix.diagonal().max())
 
 
 class ProductModel(Model):
@@ -83,12 +101,12 @@ class ProductModel(Model):
         moves = Factors(step[:, :p], step[:, p:], self._at.factors.gate)
         return torch.cat(self._program.operator.adjoint_factors(self._theta, moves), dim=1)
 
-    def solve(self, slope: Tensor, damping: float, coupled: bool) -> Tensor | None:
-        residual = -slope
+    def solve(self, slope: Tensor, damping: float, coupled: bool, face: Tensor | None = None) -> Tensor | None:
+        residual = -on_faces(face, slope)
         norm = start = float(torch.linalg.vector_norm(residual))
         step, direction = torch.zeros_like(slope), residual.clone()
         for _ in range(self._steps):
-            image = self.product(direction, coupled).add_(direction, alpha=damping)
+            image = on_faces(face, self.product(direction, coupled)).add_(direction, alpha=damping)
             curvature = float((direction * image).sum())
             if curvature <= 0:
                 return step if bool(step.any()) else None
@@ -100,6 +118,14 @@ class ProductModel(Model):
                 break
             direction = residual + (norm / before) ** 2 * direction
         return step
+
+
+def on_faces(face: Tensor | None, step: Tensor) -> Tensor:
+    """(P_j du_j, dv_j) for projections (N, p, p)."""
+    if face is None:
+        return step
+    p = face.shape[1]
+    return torch.cat([torch.bmm(face, step[:, :p, None]).squeeze(2), step[:, p:]], dim=1)
 
 
 def _coupling(program: Program, at: Place) -> Tensor:

@@ -12,11 +12,12 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
-from provenet.gauges import GroupNorm, NuclearNorm
+from provenet.gauges import ConeNuclear, Gauge, GroupNorm, LineNorm, NuclearNorm
 from provenet.losses import Loss
 from provenet.operators import Operator
 from provenet.problem import Program
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.relu_cvx import pose, refuses_cones
 from provenet.variable import Factors, Stack
 
 _MAX_ENTRIES = 5e7  # of the operator's matrix
@@ -25,7 +26,7 @@ _TIGHT: dict[str, dict[str, Any]] = {"CLARABEL": {"tol_gap_abs": 1e-12, "tol_gap
 
 @dataclass(frozen=True)
 class CVXState:
-    stack: Stack
+    point: Point
     done: bool
 
 
@@ -45,8 +46,10 @@ class CVX(Method[CVXState]):
     def refuses(self, program: Program) -> str | None:
         if program.loss.name not in _LOSSES:
             return f"loss {program.loss.name!r} is not written for CVXPY."
-        if not isinstance(program.gauge, (NuclearNorm, GroupNorm)):
+        if not isinstance(program.gauge, (NuclearNorm, GroupNorm, ConeNuclear, LineNorm)):
             return f"gauge {type(program.gauge).__name__} is not written for CVXPY."
+        if isinstance(program.gauge, ConeNuclear) and (reason := refuses_cones(program)) is not None:
+            return reason
         entries = float(np.prod(program.operator.output_shape)) * float(np.prod(program.operator.stack_shape))
         if entries > _MAX_ENTRIES:
             return (
@@ -57,13 +60,17 @@ class CVX(Method[CVXState]):
     def init(self, program: Program, start: Factors | None) -> CVXState:
         _cvxpy()  # say that it is missing before anything else
         op = program.operator
-        return CVXState(op.new_stack() if start is None else start.stack(op.n_gates), done=False)
+        given = Factors.empty(op.p, op.q, op.dtype) if start is None else start
+        if isinstance(program.gauge, ConeNuclear):
+            return CVXState(_of_neurons(program, given), done=False)
+        return CVXState(_of_stack(program, given.stack(op.n_gates)), done=False)
 
     def step(self, program: Program, state: CVXState) -> CVXState:
         cp = _cvxpy()
-        P, p, q = program.operator.stack_shape
-        blocks = [cp.Variable((p, q)) for _ in range(P)]
-        problem = cp.Problem(cp.Minimize(_objective(cp, program, blocks)))
+        cones = isinstance(program.gauge, ConeNuclear)
+        blocks, norms, constraints, point = (_posed_cones if cones else _posed)(cp, program)
+        fit = _fit(cp, program, blocks)
+        problem = cp.Problem(cp.Minimize(fit + program.beta * cp.sum(norms)), constraints)
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Solution may be inaccurate")  # the certificate says how inaccurate
@@ -72,29 +79,58 @@ class CVX(Method[CVXState]):
             warnings.warn(f"cvx: {self.solver} failed, the start is returned: {error}", RuntimeWarning, stacklevel=2)
         if any(block.value is None for block in blocks):
             return replace(state, done=True)
-        return CVXState(torch.from_numpy(np.stack([block.value for block in blocks])), done=True)
+        return CVXState(point(), done=True)
 
     def point(self, program: Program, state: CVXState) -> Point:
-        return Point(
-            program.operator.forward(state.stack),
-            float(program.gauge.value(state.stack)),
-            lambda: program.gauge.factorise(state.stack),
-        )
+        return state.point
 
     def finished(self, state: CVXState) -> bool:
         return state.done
 
 
-def _objective(cp: Any, program: Program, blocks: list[Any]) -> Any:
-    """L(A(Z)) + β Σ γ(Z_k) as a CVXPY expression of the blocks Z_k (p, q)."""
+Posed = tuple[list[Any], list[Any], list[Any], Callable[[], Point]]
+"""Blocks Z_k (p, q), their gauges, the constraints, and how to read a solution."""
+
+
+def _posed(cp: Any, program: Program) -> Posed:
+    P, p, q = program.operator.stack_shape
+    blocks = [cp.Variable((p, q)) for _ in range(P)]
+    norms = [_gauge(cp, program.gauge, block) for block in blocks]
+    return blocks, norms, [], lambda: _of_stack(program, torch.from_numpy(np.stack([b.value for b in blocks])))
+
+
+def _gauge(cp: Any, gauge: Gauge, block: Any) -> Any:
+    if isinstance(gauge, LineNorm):
+        rows = gauge.first == 1
+        return cp.sum(cp.norm(block, gauge.second if rows else gauge.first, axis=1 if rows else 0))
+    nuclear = isinstance(gauge, NuclearNorm) and min(block.shape) > 1
+    return cp.normNuc(block) if nuclear else cp.norm(block, "fro")
+
+
+def _posed_cones(cp: Any, program: Program) -> Posed:
+    blocks, norms, constraints, neurons = pose(cp, program)
+    return blocks, norms, constraints, lambda: _of_neurons(program, neurons())
+
+
+def _of_stack(program: Program, stack: Stack) -> Point:
+    return Point(
+        program.operator.forward(stack),
+        float(program.gauge.value(stack)),
+        lambda: program.gauge.factorise(stack),
+    )
+
+
+def _of_neurons(program: Program, factors: Factors) -> Point:
+    return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors)
+
+
+def _fit(cp: Any, program: Program, blocks: list[Any]) -> Any:
+    """L(A(Z)) as a CVXPY expression of the blocks."""
     op = program.operator
     weights = cp.hstack([cp.vec(block, order="C") for block in blocks])
-    outputs = op.output_shape[-1]
     rows = int(np.prod(op.output_shape[:-1]))
-    prediction = cp.reshape(matrix(op) @ weights, (rows, outputs), order="C")
-    nuclear = isinstance(program.gauge, NuclearNorm) and min(op.p, op.q) > 1
-    norms = [cp.normNuc(block) if nuclear else cp.norm(block, "fro") for block in blocks]
-    return _LOSSES[program.loss.name](cp, prediction, program.loss) + program.beta * cp.sum(norms)
+    prediction = cp.reshape(matrix(op) @ weights, (rows, op.output_shape[-1]), order="C")
+    return _LOSSES[program.loss.name](cp, prediction, program.loss)
 
 
 def matrix(operator: Operator) -> scipy.sparse.csr_matrix:

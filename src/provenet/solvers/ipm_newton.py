@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 from torch import Tensor
 
@@ -13,11 +14,11 @@ from provenet.solvers.ipm_blocks import LinAlgError, Scaling, smallest_eigenvalu
 from provenet.solvers.ipm_rows import Fit, Rows
 from provenet.variable import Stack
 
-_BOUNDARY = 0.99  # share of the way to the boundary of the cone
-_LAG = 0.1  # μ may fall no faster than this times the defect allows
-_DESCENT = 0.1  # share of the promised decrease that a step must keep
-_SHRINK = 0.3
-_TRIES = 7
+BOUNDARY = 0.99  # share of the way to the boundary of the cone
+LAG = 0.1  # μ may fall no faster than this times the defect allows
+DESCENT = 0.1  # share of the promised decrease that a step must keep
+SHRINK = 0.3
+TRIES = 7
 
 
 @dataclass(frozen=True)
@@ -89,18 +90,18 @@ def advance(fit: Fit, centre: Centre, beta: float) -> Centre:
     newton = _Newton(centre, gradient)
     (dT, dR), nu = newton.corrected()
     barrier_slope = gradient - torch.diag_embed(nu / lam)
-    step = _longest(to_unit, dT, dR)
-    for attempt in range(_TRIES):
+    step = longest(to_unit, dT, dR)
+    for attempt in range(TRIES):
         if attempt == 1:
             dT, dR = newton.direction(torch.diag_embed(nu / lam - lam), newton.defect)
-            step = _longest(to_unit, dT, dR)
+            step = longest(to_unit, dT, dR)
         moved = centre_at(fit, centre.scaling.moved(step * dT, step * dR))
         promised = step * float((barrier_slope * dT).sum())
         log_det = float(torch.linalg.slogdet(torch.eye(m, dtype=lam.dtype) + step * to_unit * dT)[1].sum())
         change = float((fit.target * moved.W).sum()) - value + step * float((trace_slope * dT).sum()) - nu * log_det
-        if change <= _DESCENT * promised + 1e-12 * value:
+        if change <= DESCENT * promised + 1e-12 * value:
             return moved
-        step *= _SHRINK
+        step *= SHRINK
     raise LinAlgError("no step lowers the barrier function")
 
 
@@ -111,13 +112,8 @@ class _Newton:
         self.centre = centre
         lam = centre.scaling.lam
         self.defect = gradient - torch.diag_embed(lam)  # what R lacks to be 2∇φ
-        slopes = centre.rows.slopes(centre.a)  # (q, unknowns, n)
-        q, unknowns, n = slopes.shape
-        C = torch.linalg.solve_triangular(centre.L, slopes.view(-1, n).mT, upper=False).mT.view(q, unknowns, n)
-        H = np.eye(unknowns, order="F")
-        for column in C.numpy():  # I + 2 Σ_c B_cᵀ K⁻¹ B_c, its lower triangle only: half the work
-            H = dsyrk(2.0, column.T, beta=1.0, c=H, trans=1, lower=1, overwrite_c=1)
-        self.L = torch.linalg.cholesky(torch.from_numpy(H))
+        m = lam.shape[1]
+        self.L = torch.linalg.cholesky(newton_matrix(centre, np.eye(len(lam) * m * (m + 1) // 2, order="F")))
 
     def direction(self, rhs: Tensor, defect: Tensor) -> tuple[Tensor, Tensor]:
         dT = torch.cholesky_solve(to_vector(rhs - defect)[:, None], self.L)
@@ -131,29 +127,40 @@ class _Newton:
         mu = float(lam.square().mean())
         half = lam.rsqrt()
         dT, dR = self.direction(-Lam, self.defect)
-        step = _longest(half[:, :, None] * half[:, None, :], dT, dR)
+        step = longest(half[:, :, None] * half[:, None, :], dT, dR)
         predicted = float(((Lam + step * dT) * (Lam + step * dR)).sum()) / lam.numel()
         # where R is far from 2∇φ, a small μ would only pin T to the boundary
-        floor = _LAG * float((self.defect.diagonal(dim1=1, dim2=2) * lam).abs().mean()) / mu
+        floor = LAG * float((self.defect.diagonal(dim1=1, dim2=2) * lam).abs().mean()) / mu
         nu = mu * max((predicted / mu) ** 3, min(0.5, floor))
         product = dT @ dR
         aim = nu * eye - Lam.square() - 0.5 * (product + product.mT)
         rhs = aim * 2 / (lam[:, :, None] + lam[:, None, :])
-        return self.direction(rhs, self.defect + self._curvature(dT)), nu
-
-    def _curvature(self, dT: Tensor) -> Tensor:
-        """The second-order term of 2∇φ along dT, damped where the series of A in dT grows."""
-        rows, L, a = self.centre.rows, self.centre.L, self.centre.a
-        m = dT.shape[1]
-        first = -rows.adjoint(torch.cholesky_solve(rows.forward(times(dT, a)), L))
-        second = -rows.adjoint(torch.cholesky_solve(rows.forward(times(dT, first)), L))
-        mixed = outer(second, a, m)
-        sizes = [float(torch.linalg.vector_norm(term)) for term in (first, second)]
-        damping = 1.0 if 2 * sizes[1] <= sizes[0] else 0.5 * sizes[0] / sizes[1]
-        return -damping * (outer(first, first, m) + mixed + mixed.mT)
+        return self.direction(rhs, self.defect + curvature(self.centre, dT)), nu
 
 
-def _longest(to_unit: Tensor, dT: Tensor, dR: Tensor) -> float:
+def newton_matrix(centre: Centre, H: NDArray[np.float64]) -> Tensor:
+    """H + 2 Σ_c B_cᵀ K⁻¹ B_c, for H in Fortran order, which is overwritten; its lower triangle only: half the work."""
+    slopes = centre.rows.slopes(centre.a)  # (q, unknowns, n)
+    q, unknowns, n = slopes.shape
+    C = torch.linalg.solve_triangular(centre.L, slopes.view(-1, n).mT, upper=False).mT.view(q, unknowns, n)
+    for column in C.numpy():
+        H = dsyrk(2.0, column.T, beta=1.0, c=H, trans=1, lower=1, overwrite_c=1)
+    return torch.from_numpy(H)
+
+
+def curvature(centre: Centre, dT: Tensor) -> Tensor:
+    """The second-order term of 2∇φ along dT, damped where the series of A in dT grows."""
+    rows, L, a = centre.rows, centre.L, centre.a
+    m = dT.shape[1]
+    first = -rows.adjoint(torch.cholesky_solve(rows.forward(times(dT, a)), L))
+    second = -rows.adjoint(torch.cholesky_solve(rows.forward(times(dT, first)), L))
+    mixed = outer(second, a, m)
+    sizes = [float(torch.linalg.vector_norm(term)) for term in (first, second)]
+    damping = 1.0 if 2 * sizes[1] <= sizes[0] else 0.5 * sizes[0] / sizes[1]
+    return -damping * (outer(first, first, m) + mixed + mixed.mT)
+
+
+def longest(to_unit: Tensor, dT: Tensor, dR: Tensor) -> float:
     """The longest step, at most one, that keeps T and R positive definite."""
     least = min(smallest_eigenvalue(to_unit * dT), smallest_eigenvalue(to_unit * dR))
-    return min(1.0, -_BOUNDARY / least) if least < 0 else 1.0
+    return min(1.0, -BOUNDARY / least) if least < 0 else 1.0

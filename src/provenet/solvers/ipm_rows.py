@@ -118,23 +118,30 @@ class Fit:
         weighted = self.root * prediction
         return self.target - (weighted if self.rotation is None else self.rotation.T @ weighted)
 
+    def gradient(self, W: Tensor, loss_target: Tensor) -> Tensor:
+        """∇L (n, q) where the residual, as ``target`` sees it, is W."""
+        if self.rotation is None:
+            return -self.root * W
+        return self.root * (self.rotation @ (self.target - W) - self.root * loss_target)
+
 
 def block_size(operator: Operator) -> int:
     """m, the side of the unknown blocks: the right form for one output, else the left form."""
     return 1 if operator.q == 1 else operator.p
 
 
-def prepare(program: Program) -> Fit:
+def prepare(program: Program, left: bool = False) -> Fit:
+    """``left``: in the left form, for one output too."""
     op = program.operator
     assert isinstance(op, MLPOperator)
     root = program.loss.sample_weight.sqrt()[:, None]
     X, target = root * op.X, root * program.loss.target
     size = op.n_gates * op.p
-    if op.q == 1 and op.n <= size:
+    if op.q == 1 and op.n <= size and not left:
         return Fit(GatedRows(op, root, X @ X.T, X.new_ones(op.n_gates)), target, root, None)
     columns = (op.pattern.T[:, None, :] * X.T).contiguous()  # (P, p, n)
     rotation = None
     if op.n > size:
         rotation, triangle = torch.linalg.qr(columns.view(size, -1).T)
         columns, target = triangle.T.reshape(op.n_gates, op.p, size), rotation.T @ target
-    return Fit(DenseRows(columns, block_size(op)), target, root, rotation)
+    return Fit(DenseRows(columns, op.p if left else block_size(op)), target, root, rotation)

@@ -24,11 +24,14 @@ State = TypeVar("State")
 
 @dataclass(frozen=True)
 class Point:
-    """A candidate: its prediction, its penalty Σγ(Z_k), and its neurons when asked for."""
+    """A candidate: its prediction, its penalty Σγ(Z_k), and its neurons when asked for.
+
+    lower: a bound of p* that the method has proved on its own, if any."""
 
     prediction: Tensor
     penalty: float
     factors: Callable[[], Factors]
+    lower: float = -math.inf
 
 
 class Method(ABC, Generic[State]):
@@ -40,6 +43,7 @@ class Method(ABC, Generic[State]):
     )
     patience: int = 50  # looks without progress before the run counts as stalled
     max_steps: int = 10_000
+    reduces: bool = True  # whether the data's unused directions are taken out first
 
     @abstractmethod
     def refuses(self, program: Program) -> str | None:
@@ -91,6 +95,7 @@ class Run:
     steps: int
     seconds: float
     history: list[Record] = field(default_factory=list)
+    lower: float = -math.inf  # the best bound of p* seen
 
 
 @dataclass(frozen=True)
@@ -121,9 +126,9 @@ def run(
     history: list[Record] = []
     if gap.relative <= limits.tol:
         history.append(Record(0, time.perf_counter() - began, gap.primal, gap.dual, gap.relative))
-        return Run(Status.SOLVED, best.factors(), 0, time.perf_counter() - began, history)
-    best_gap, progress_gap, since_progress = gap.absolute, math.inf, 0
-    status, step, next_look = Status.MAX_STEPS, 0, 0
+        return Run(Status.SOLVED, best.factors(), 0, time.perf_counter() - began, history, gap.dual)
+    best_gap, progress_gap, since_progress, lower = gap.absolute, math.inf, 0, gap.dual
+    best_primal, status, step, next_look = gap.primal, Status.MAX_STEPS, 0, 0
     max_steps = method.max_steps if limits.max_steps is None else limits.max_steps
     try:
         state = method.init(program, start)
@@ -140,8 +145,12 @@ def run(
                     break
                 record = Record(step, time.perf_counter() - began, gap.primal, gap.dual, gap.relative)
                 history.append(record)
-                if gap.absolute < best_gap:
-                    best, best_gap = point, gap.absolute
+                lower = max(lower, gap.dual, point.lower)
+                # where the polar is bounds, not a number, the gap may favour a worse network: the objective decides
+                exact = program.gauge.has_prox or gap.relative <= limits.tol
+                if gap.absolute < best_gap if exact else gap.primal < best_primal:
+                    best, best_primal = point, gap.primal
+                best_gap = min(best_gap, gap.absolute)
                 told_to_stop = callback is not None and callback(record)
                 if gap.relative <= limits.tol:
                     status = Status.SOLVED
@@ -169,7 +178,7 @@ def run(
         torch.linalg.LinAlgError,
     ):  # overflow, or a factorisation broke down
         status = Status.NONFINITE
-    return Run(status, best.factors(), step, time.perf_counter() - began, history)
+    return Run(status, best.factors(), step, time.perf_counter() - began, history, lower)
 
 
 def _until_next_look(step: int, check_every: int) -> int:

@@ -7,17 +7,39 @@ from dataclasses import dataclass
 from typing import Any
 
 from provenet import memory
+from provenet.gauges import ConeNuclear
 from provenet.polar import is_large
 from provenet.problem import Program
 from provenet.solvers.admm import ADMM
 from provenet.solvers.apg import APG
 from provenet.solvers.bm import BM
+from provenet.solvers.closed_form import ClosedForm
+from provenet.solvers.copositive import Copositive
+from provenet.solvers.cutting_plane import CuttingPlane
 from provenet.solvers.cvx import CVX
+from provenet.solvers.frank_wolfe import FrankWolfe
 from provenet.solvers.ipm import IPM, unknowns_of
 from provenet.solvers.loop import Method
+from provenet.solvers.relu_admm import ReluADMM
+from provenet.solvers.relu_bm import ReluBM
+from provenet.solvers.relu_working_set import ReluWorkingSet
 from provenet.solvers.working_set import WorkingSetIPM
 
-METHODS: dict[str, type[Method[Any]]] = {"admm": ADMM, "ipm": IPM, "apg": APG, "bm": BM, "cvx": CVX}
+METHODS: dict[str, type[Method[Any]]] = {
+    "admm": ADMM,
+    "ipm": IPM,
+    "apg": APG,
+    "bm": BM,
+    "cvx": CVX,
+    "copositive": Copositive,
+    "closed_form": ClosedForm,
+    "frank_wolfe": FrankWolfe,
+    "cutting_plane": CuttingPlane,
+    "working_set": ReluWorkingSet,
+}
+
+# what a name means for the programs of ReLU
+_FOR_CONES: dict[str, type[Method[Any]]] = {"admm": ReluADMM, "bm": ReluBM}
 
 _IPM_WORK = 1e8  # multiply-adds a step of the interior point for which it is the first choice
 _DENSE_WORK = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
@@ -40,7 +62,10 @@ def plan(program: Program, method: str | Method[Any]) -> list[Stage]:
         return _automatic(program)
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method: {method!r} is unknown; choose 'auto' or one of {', '.join(map(repr, METHODS))}.")
-    chosen = Stage(_able(METHODS[method](), program))
+    kind = _FOR_CONES.get(method) if isinstance(program.gauge, ConeNuclear) else None
+    chosen = Stage(_able((kind or METHODS[method])(), program))
+    if method == "copositive" and program.operator.p > 2:  # in the plane its neurons are the optimum's
+        return [chosen, Stage(ReluBM())]
     return [chosen, *_finishes(program)] if method == "admm" else [chosen]
 
 
@@ -62,7 +87,18 @@ def _automatic(program: Program) -> list[Stage]:
     A loss that is not quadratic is first brought near by the proximal gradient, so that ADMM sees its curvature;
     where both crawl, as they do at small β, Newton on the few neurons left finishes.
     """
-    if is_large(program.operator) or _dense_work(program) > _DENSE_WORK:  # only neurons fit, or are quick enough
+    if not program.gauge.has_prox:
+        if isinstance(program.gauge, ConeNuclear) and program.gauge.implicit is not None:
+            return [Stage(_able(ReluBM(), program))]
+        if ClosedForm().refuses(program) is None:
+            return [Stage(ClosedForm())]
+        one_output = ReluWorkingSet()
+        if one_output.refuses(program) is None and memory.fits(one_output.memory(program), 0.5):
+            return [Stage(one_output), Stage(FrankWolfe())]
+        planar = program.operator.p <= 2 and Copositive().refuses(program) is None
+        return [*([Stage(Copositive())] if planar else []), Stage(_able(FrankWolfe(), program))]
+    only_neurons = is_large(program.operator) or _dense_work(program) > _DENSE_WORK  # fit, or are quick enough
+    if only_neurons and program.gauge.rotates:
         return [Stage(_able(BM(), program))]
     interior, kernel = IPM(), ADMM()
     if interior.refuses(program) is None and _ipm_work(program) <= _IPM_WORK:
@@ -83,6 +119,8 @@ def _finishes(program: Program) -> Iterator[Stage]:
         yield Stage(working_set)
     if BM().refuses(program) is None:
         yield Stage(BM())
+    elif program.gauge.has_prox:  # other norms than weight decay's have first order only
+        yield Stage(APG())
 
 
 def _dense_work(program: Program) -> float:

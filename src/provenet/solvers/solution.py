@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from torch import nn
@@ -15,7 +16,11 @@ from provenet.variable import Factors
 
 @dataclass(frozen=True)
 class Solution:
-    """The best point of a run.  ``factors`` are in the problem's normalised units, ``history`` in the user's."""
+    """The best point of a run.  ``factors`` are in the problem's normalised units, ``history`` in the user's.
+
+    lower_bound: the best bound of p* that the run has seen, at least the certificate's.  A relaxation may prove more
+    than the network it leads to; what a certificate says can be checked from the network alone.
+    """
 
     problem: Problem
     method: str
@@ -25,6 +30,7 @@ class Solution:
     steps: int
     seconds: float
     history: list[Record] = field(repr=False, default_factory=list)
+    lower_bound: float = -math.inf
 
     def network(self) -> nn.Module:
         """An ordinary torch network, in float64; the certificate speaks of exactly these weights."""

@@ -12,6 +12,9 @@ import torch
 from torch import nn
 
 from provenet.certificates import certify, duality_gap
+from provenet.gauges import ConeNuclear, SignNorm
+from provenet.gauges.mixed import signs
+from provenet.operators import Lifted
 from provenet.problem import Problem, Program
 from provenet.solvers.loop import Callback, Limits, Method, Record, Run, run
 from provenet.solvers.plan import METHODS, Stage, plan
@@ -58,11 +61,12 @@ def solve(
         _check_start(problem.program, begin)
     done, name = _run_reduced(problem.program, method, limits, begin, tell)
     with right_threads(product_size(problem.program)):
-        done.factors = _tidied(problem.program, done.factors, limits.tol)
+        done.factors = _feasible(problem.program, _tidied(problem.program, done.factors, limits.tol))
         certificate = certify(problem, problem.network(done.factors), tol)
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
-    return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history)
+    lower = max(certificate.dual, done.lower * scale)
+    return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history, lower)
 
 
 def _check_start(program: Program, start: Factors) -> None:
@@ -86,14 +90,32 @@ def _run_reduced(
     program: Program, method: str | Method[Any], limits: Limits, start: Factors | None, tell: Callback | None
 ) -> tuple[Run, str]:
     """In fewer dimensions where the data have fewer (CP A.2); the factors come back in all of them."""
-    reduced = program.operator.reduced()
-    if reduced is None:
-        return _run_stages(program, plan(program, method), limits, start, tell)
+    chosen = METHODS.get(method) if isinstance(method, str) else method
+    reduced = program.operator.reduced() if chosen is None or chosen.reduces else None
+    gauge = None if reduced is None else program.gauge.within(reduced[1])
+    if reduced is None or gauge is None:
+        return _run_lifted(program, method, limits, start, tell)
     operator, basis = reduced
-    small = replace(program, operator=operator)
+    small = replace(program, operator=operator, gauge=gauge)
     begin = None if start is None else replace(start, left=start.left @ basis)
-    done, name = _run_stages(small, plan(small, method), limits, begin, tell)
+    done, name = _run_lifted(small, method, limits, begin, tell)
     done.factors = replace(done.factors, left=done.factors.left @ basis.T)
+    return done, name
+
+
+def _run_lifted(
+    program: Program, method: str | Method[Any], limits: Limits, start: Factors | None, tell: Callback | None
+) -> tuple[Run, str]:
+    """With a weight for each vector of signs, where these are the neurons that an ∞-norm leaves (`SignNorm`)."""
+    op, gauge = program.operator, program.gauge
+    if not isinstance(gauge, SignNorm):
+        return _run_stages(program, plan(program, method), limits, start, tell)
+    by_rows = gauge.by_rows(op.p, op.q)
+    operator = Lifted(op, signs(op.p if by_rows else op.q, op.dtype), by_rows)
+    large = replace(program, operator=operator, gauge=gauge.lifted(op.p, op.q))
+    begin = None if start is None else operator.raised(start)
+    done, name = _run_stages(large, plan(large, method), limits, begin, tell)
+    done.factors = operator.lowered(done.factors)
     return done, name
 
 
@@ -106,9 +128,16 @@ def _tidied(program: Program, factors: Factors, tol: float) -> Factors:
             break
         fewer = factors.select(keep)
         prediction = program.operator.forward_factors(fewer)
-        if duality_gap(program, prediction, float(fewer.penalty())).relative <= tol:
+        if duality_gap(program, prediction, float(program.gauge.penalty(fewer))).relative <= tol:
             return fewer
     return factors
+
+
+def _feasible(program: Program, factors: Factors) -> Factors:
+    """ReLU neurons strictly inside their cones, so that the network opens the rows the program opens."""
+    if not isinstance(program.gauge, ConeNuclear) or program.gauge.region is None:
+        return factors
+    return replace(factors, left=program.gauge.region.pulled_inside(factors.left, factors.gate))
 
 
 def _run_stages(
@@ -133,6 +162,7 @@ def _run_stages(
         total.status = done.status
         total.history += [shift(record) for record in done.history]
         total.steps += done.steps
+        total.lower = max(total.lower, done.lower)
         out_of_steps = limits.max_steps is not None and total.steps >= limits.max_steps
         if out_of_steps or done.status in (Status.SOLVED, Status.INTERRUPTED, Status.TIME_LIMIT):
             break

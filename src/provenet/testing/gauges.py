@@ -7,6 +7,7 @@ from torch import Tensor
 
 from provenet.gauges import Gauge, GroupNorm
 from provenet.testing.close import assert_close, normal
+from provenet.variable import Factors
 
 SHAPES = ((4, 5, 3), (3, 2, 6), (3, 4, 1), (2, 1, 5), (2, 1, 1))
 SCALES = (1e-140, 1e-8, 1.0, 1e8, 1e140)
@@ -71,10 +72,8 @@ def _check_polar(gauge: Gauge, slope: Tensor, stack: Tensor) -> None:
         return
     reached = torch.einsum("kp,kpq,kq->k", u, slope, v)
     live = bounds.upper > 0
-    ones = torch.ones(int(live.sum()), dtype=torch.float64)
-    assert_close(
-        torch.linalg.vector_norm(u[live], dim=1) * torch.linalg.vector_norm(v[live], dim=1), ones, 1e-9, "atom"
-    )
+    each = [gauge.penalty(Factors(u[k][None], v[k][None], k[None])) for k in torch.nonzero(live).flatten()]
+    assert_close(torch.tensor(each), torch.ones(len(each), dtype=torch.float64), 1e-9, "atom: a neuron of penalty one")
     assert bool((reached >= bounds.lower * (1 - 1e-9)).all()), "the atom does not attain the polar's lower bound"
     assert bool((reached <= bounds.upper).all()), "an atom exceeds the polar's upper bound"
 
@@ -84,4 +83,4 @@ def _check_factorise(gauge: Gauge, stack: Tensor) -> None:
     factors = gauge.factorise(stack)
     assert_close(factors.stack(stack.shape[0]), stack, 1e-12, "factorise: neurons add up to the stack", size)
     if min(stack.shape[1:]) == 1 or not isinstance(gauge, GroupNorm):
-        assert_close(factors.penalty(), gauge.value(stack), 1e-12, "factorise: penalty = γ")
+        assert_close(gauge.penalty(factors), gauge.value(stack), 1e-12, "factorise: penalty = γ")

@@ -7,6 +7,9 @@ For a two-layer block  f(X_i) = Σ_j B_i(D_j Φ_i u_j, v_j),  D_j = 1{Φ_i g_j �
     polar  = max_k σ_max(A_k*Θ)  over every gate k of the problem, A_k(uvᵀ)_i = B_i(D_k Φ_i u, v)
     dual   = −L*(τΘ)  for a τ with τ·polar ≤ β
 
+For ReLU D_j = 1{Φ_i u_j ≥ 0}, a gate is an activation pattern, and the polar is max ‖(A_k*Θ)ᵀu‖ over unit u that have
+it.
+
 By weak duality no network with these gates has an objective below ``dual``, whatever Θ is.
 """
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provenet.verify.cones import cone_bound, sectors
 from provenet.verify.forms import Rows, make_form
 from provenet.verify.losses import EPS, LOSSES, best_squared_scale, targets
 
@@ -60,6 +61,8 @@ def verify(
     padding: Any = 0,
     dilation: Any = 1,
     pool: Any = 1,
+    relu: bool = False,
+    all_arrangements: bool = False,
 ) -> Verdict:
     """The verdict on a network's weights and its data, in the user's own units.
 
@@ -69,6 +72,8 @@ def verify(
     problem; by default the network's own.  group (N,), gate_group (P,): the feature group of each neuron and gate, for
     "bfno" with its ``groups``.  mask (n, s): which tokens are there, by default all.
     loss: "squared", "softmax", "logistic" or "huber" (with its ``delta``).  The rest are settings of the blocks.
+    relu: the neurons are their own gates, and gate_vectors name the activation patterns that networks may have.  In the
+    plane, where p = 2, ``all_arrangements`` finds all there are.
     """
     if loss not in LOSSES:
         raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, LOSSES))}.")
@@ -76,13 +81,21 @@ def verify(
         raise ValueError(f"beta, delta: they must be positive, finite numbers, got {beta!r} and {delta!r}.")
     if readout not in ("mean", "tokens") or (readout == "tokens" and block in ("mlp", "cnn")):
         raise ValueError(f"readout: 'mean', or 'tokens' for blocks that have tokens, got {readout!r}.")
+    if relu and gates is not None:
+        raise ValueError("gates: a ReLU neuron is its own gate; leave them out.")
+    if all_arrangements and not (relu and groups == 1):
+        raise ValueError("all_arrangements: it goes with relu and blocks without groups.")
     X, Y, mask, w = _used(X, Y, mask, sample_weight)
     first, second = (np.asarray(a, dtype=np.float64) for a in (first, second))
     settings = {"fit_intercept": fit_intercept, "scale": scale, "grid": grid, "window": window, "kernel": kernel}
     settings |= {"stride": stride, "padding": padding, "dilation": dilation, "pool": pool}
     form = make_form(block, X.shape, settings)
+    data = _Samples(form, X, readout, mask, relu)
+    if relu and gate_vectors is None:
+        gate_vectors, gate_group = (data.sectors(first.shape[1]), None) if all_arrangements else (first, group)
+    elif all_arrangements:
+        raise ValueError("gate_vectors, all_arrangements: give one of the two.")
     parts = _Parts(groups, X.shape[-1], len(first), gates, gate_vectors, group, gate_group)
-    data = _Samples(form, X, readout, mask)
 
     data.check_weights(first, second, parts)
     prediction = data.outputs(first, second, parts)
@@ -157,8 +170,8 @@ class _Parts:
 class _Samples:
     """The samples, batch by batch, and how tokens are read out: outputs (n, t, c) → predictions."""
 
-    def __init__(self, form: Rows, X: NDArray[Any], readout: str, mask: NDArray[np.bool_] | None) -> None:
-        self.form, self.X, self.readout = form, X, readout
+    def __init__(self, form: Rows, X: NDArray[Any], readout: str, mask: NDArray[np.bool_] | None, relu: bool) -> None:
+        self.form, self.X, self.readout, self.relu = form, X, readout, relu
         self.size = min(max(_BATCH_NUMBERS // X[0].size, 16), 4096)
         self.mask = mask
         if mask is not None and (X.ndim != 3 or mask.shape != X.shape[:2] or not mask.any(axis=1).all()):
@@ -203,7 +216,9 @@ class _Samples:
                 mine = parts.group == b
                 ready = self.form.prepare(parts.columns(x, b))
                 hidden = self.form.hidden(ready, first[mine])
-                if parts.gates is not None:
+                if self.relu:
+                    hidden = np.maximum(hidden, 0)
+                elif parts.gates is not None:
                     hidden = hidden * (self.form.hidden(ready, parts.gates[mine]) >= 0)
                 per_group.append(self.form.outputs(ready, hidden, second[mine]))
             tokens = np.concatenate(per_group, axis=2)
@@ -240,10 +255,39 @@ class _Samples:
         # an entry rounds where X is prepared, in the sum over a batch, and where batches are added
         roundings = self.X[0].size + terms + len(self.X) // self.size + 8
         hidden_by_rounding = roundings * EPS * _frobenius_norm(sizes)
-        polar = hidden_by_rounding + max(_spectral_norm_upper(G) for G in slopes)
+        polar = hidden_by_rounding + self._largest(slopes, vectors, parts)
         if not np.isfinite(polar):
             raise ValueError("X, Y: at these sizes the dual leaves the range of float64; rescale them.")
         return polar
+
+    def _largest(self, slopes: Array, vectors: Array | None, parts: _Parts) -> float:
+        """max_k σ_max(G_k), for ReLU over the cones of the patterns, the largest norms first."""
+        norms = np.array([_spectral_norm_upper(G) for G in slopes])
+        rows = self.table() if self.relu and parts.groups == 1 else None
+        if rows is None or vectors is None:
+            return float(norms.max())
+        found = 0.0
+        for k in np.argsort(-norms):
+            if norms[k] <= found:
+                break
+            found = max(found, cone_bound(slopes[k], np.where((rows @ vectors[k] >= 0)[:, None], rows, -rows)))
+        return found
+
+    def table(self) -> Array | None:
+        """The rows of Φ, of unit length, without those of zeros; None where hidden values are no such table's."""
+        if type(self.form).hidden is not Rows.hidden:
+            return None
+        prepared = [self.form.prepare(x) for _, x in self.batches()]
+        rows = np.concatenate([part.reshape(-1, part.shape[2]) for part in prepared])
+        size = np.abs(rows).max(axis=1)
+        rows = rows[size > 0] / size[size > 0, None]
+        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+
+    def sectors(self, p: int) -> Array:
+        rows = self.table()
+        if p != 2 or rows is None:
+            raise ValueError("all_arrangements: they are found in the plane alone; give gate_vectors instead.")
+        return sectors(rows)
 
     def _at_tokens(self, theta: Array, rows: slice, ready: Array) -> Array:
         """Θ of the predictions → Θ of the outputs (b, t, c)."""

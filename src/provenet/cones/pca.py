@@ -1,0 +1,129 @@
+"""Cone-constrained PCA: max ‖Gᵀu‖ over ‖u‖ ≤ 1, Ku ≥ 0, bounded from both sides (CP §3.2).
+
+NP-hard in general.  Exact for one output (a projection) and in up to three dimensions (faces).  Else: a local search
+from many starts below; above, the cheapest of three bounds that settles it: the spectral norm, the dual of the
+copositive relaxation, branch and bound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from provenet.cones.branch import branch_and_bound
+from provenet.cones.cones import Cones
+from provenet.cones.exact import largest_in_cones
+from provenet.cones.projection import project
+from provenet.cones.relaxation import relaxed
+from provenet.cones.search import climb
+
+BOUNDS = ("projection", "faces", "spectral", "relaxation", "branch")
+_TOLERANCE = 1e-9  # bounds closer than this, relatively, are one number
+_A_HAIR_BELOW = 1 - 1e-9  # more than rounding adds to a bound
+_NODES = 2_000  # of branch and bound, for each gate that the cheaper bounds leave open
+_MOST_NODES = 60_000  # for all gates together
+_FEW_OUTPUTS = 5  # up to here branch and bound is the cheaper
+_TOGETHER = 128  # gates relaxed at a time
+
+
+@dataclass(frozen=True)
+class ConePCA:
+    """lower ≤ max ‖G_kᵀu‖ ≤ upper, each (B,); u (B, p): unit vectors of the cones that attain ``lower``.
+
+    ``exact`` (B,) bool: lower and upper are one number.  ``decided`` (B,): which of `BOUNDS` gave ``upper``.
+    """
+
+    lower: Tensor
+    upper: Tensor
+    u: Tensor
+    exact: Tensor
+    decided: Tensor
+
+    def bounds(self) -> list[str]:
+        """The name of the bound that gave each ``upper``."""
+        return [BOUNDS[k] for k in self.decided.tolist()]
+
+
+def cone_pca(
+    cones: Cones,
+    G: Tensor,
+    enough: float = 0.0,
+    nodes: int = _NODES,
+    tolerance: float = _TOLERANCE,
+    largest_only: bool = False,
+) -> ConePCA:
+    """For G (B, p, c), one matrix a cone.
+
+    enough: an upper bound no larger than this need not be tightened.  largest_only: nor one that is no larger than
+    another gate's lower bound; the largest of all upper bounds is what is wanted.  nodes: of branch and bound, a gate;
+    zero: none.  tolerance: lower and upper this close, relatively, need not be tightened.
+    """
+    if G.shape[2] == 1:
+        return _one_output(cones, G[:, :, 0], _A_HAIR_BELOW * enough if enough < torch.inf else 0.0)
+    if G.shape[1] <= 3:
+        found = largest_in_cones(G, cones.faces)
+        return ConePCA(found.lower, found.upper, found.u, *_all(len(G), "faces"))
+    return _bounded(cones, G, enough, nodes, tolerance, largest_only)
+
+
+def _all(count: int, name: str) -> tuple[Tensor, Tensor]:
+    return torch.ones(count, dtype=torch.bool), torch.full((count,), BOUNDS.index(name))
+
+
+def _one_output(cones: Cones, g: Tensor, enough: float) -> ConePCA:
+    """max |gᵀu| is the longer of the projections of g and −g; multipliers bound it from above.
+
+    Where a bound is short ``enough`` before its projection is found, the cone's inner point bounds from below.
+    """
+    B, p = g.shape
+    both = project(cones.rows, cones.signs.repeat(2, 1), torch.cat([g, -g]), enough=enough)
+    length = torch.linalg.vector_norm(both.point, dim=1)
+    eps = torch.finfo(g.dtype).eps
+    rounding = (p + 4) * eps * (torch.linalg.vector_norm(g, dim=1).repeat(2) + both.multipliers.sum(1))
+    upper = (length + rounding).view(2, B).amax(0)
+    which = length.view(2, B).argmax(0)
+    point = both.point.view(2, B, p)[which, torch.arange(B)]
+    exact = (length.view(2, B).amax(0) > enough) | (enough == 0)
+    u = torch.where(exact[:, None], point, cones.inside)
+    u = u / torch.linalg.vector_norm(u, dim=1, keepdim=True).clamp_min(1e-300)
+    lower = (g * u).sum(1).abs()
+    return ConePCA(torch.minimum(lower, upper), upper, u, exact, _all(B, "projection")[1])
+
+
+def _bounded(cones: Cones, G: Tensor, enough: float, nodes: int, tolerance: float, largest_only: bool) -> ConePCA:
+    """Each bound only where the ones before it have not settled the gate."""
+    sigma = torch.linalg.svdvals(G)[:, 0]
+    upper = sigma * (1 + (G.shape[1] + G.shape[2]) * 8 * torch.finfo(G.dtype).eps)
+    decided = torch.full((len(G),), BOUNDS.index("spectral"))
+    found = climb(cones, G)
+    lower, u = torch.minimum(found.value, upper), found.u
+    if largest_only:
+        enough = max(enough, float(lower.max()) * (1 + tolerance))
+
+    def open_gates() -> Tensor:
+        return torch.nonzero(upper > (lower * (1 + tolerance)).clamp_min(enough)).flatten()
+
+    def relax() -> None:
+        for gates in open_gates().split(_TOGETHER):
+            target = (lower[gates] * (1 + tolerance)).clamp_min(enough)
+            tight = relaxed(cones.restrict(gates), G[gates], u[gates], target)
+            decided[gates[tight < upper[gates]]] = BOUNDS.index("relaxation")
+            upper[gates] = torch.minimum(upper[gates], tight)
+
+    def branch() -> None:
+        gates = open_gates()
+        if gates.numel() == 0 or nodes == 0:
+            return
+        budget = min(nodes * gates.numel(), _MOST_NODES)
+        leaf = branch_and_bound(cones.restrict(gates), G[gates], lower[gates], upper[gates], enough, budget, tolerance)
+        decided[gates[leaf.upper < upper[gates]]] = BOUNDS.index("branch")
+        improved = leaf.lower > lower[gates]
+        u[gates[improved]] = leaf.u[improved]
+        lower[gates], upper[gates] = torch.maximum(lower[gates], leaf.lower), torch.minimum(upper[gates], leaf.upper)
+
+    for tighten in (branch, relax) if min(G.shape[1:]) <= _FEW_OUTPUTS else (relax, branch):
+        tighten()
+    exact = upper <= lower * (1 + 10 * tolerance) + torch.finfo(G.dtype).tiny
+    return ConePCA(torch.minimum(lower, upper), upper, u, exact, decided)

@@ -1,0 +1,70 @@
+"""Local search for max ‖Gᵀu‖ over unit vectors of a cone, from many starts, in many cones at once."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from provenet.cones.cones import Cones
+from provenet.cones.implicit import ImplicitCones
+from provenet.cones.projection import project
+
+_STEPS = 40
+_POLISH = 100
+_STILL = 1e-13  # relative growth below which a climb has ended
+_NUMBERS = 2**23  # slacks (gates × starts × rows) at a time
+
+
+class Climb(NamedTuple):
+    """value (B,) = ‖G_kᵀu_k‖, u (B, p) unit vectors of the cones."""
+
+    value: Tensor
+    u: Tensor
+
+
+def climb(cones: Cones | ImplicitCones, G: Tensor) -> Climb:
+    """Power steps u ← Proj_K(GGᵀu)/‖·‖, which never descend: GGᵀu is the gradient of a convex function.
+
+    They start at both signs of G's left singular vectors and at the point inside; the best is then run to its end.
+    """
+    B, p, _ = G.shape
+    size = max(1, _NUMBERS // max(cones.rows.shape[0] * (2 * min(G.shape[1:]) + 1), 1))
+    if size < B:
+        parts = [climb(cones.restrict(gates), G[gates]) for gates in torch.arange(B).split(size)]
+        return Climb(torch.cat([part.value for part in parts]), torch.cat([part.u for part in parts]))
+    left = torch.linalg.svd(G, full_matrices=False)[0].mT  # (B, min(p, c), p)
+    starts = torch.cat([left, -left, cones.inside[:, None]], dim=1)
+    count = starts.shape[1]
+    gate = torch.arange(B).repeat_interleave(count)
+    value, u = _steps(cones, G, starts.reshape(-1, p), gate, _STEPS)
+    best = value.view(B, count).argmax(1)
+    value, u = _steps(cones, G, u.view(B, count, p)[torch.arange(B), best], torch.arange(B), _POLISH)
+    return Climb(value, u)
+
+
+def _steps(cones: Cones | ImplicitCones, G: Tensor, u: Tensor, gate: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+    signs, matrix = cones.signs[gate], G[gate]
+    value, point = u.new_zeros(len(u)), cones.inside[gate].clone()
+    size = torch.linalg.matrix_norm(matrix)
+    moving = torch.arange(len(u))
+    last = None
+    for _ in range(steps):
+        pull = _pull(matrix[moving], u)
+        last = project(cones.rows, signs[moving], pull, last)
+        norm = torch.linalg.vector_norm(last.point, dim=1, keepdim=True)
+        feasible = norm[:, 0] > 1e-12 * size[moving] ** 2
+        u = torch.where(feasible[:, None], last.point / norm.clamp_min(1e-300), cones.inside[gate[moving]])
+        now = torch.linalg.vector_norm(torch.bmm(matrix[moving].mT, u[:, :, None]).squeeze(2), dim=1)
+        grows = now > value[moving] * (1 + _STILL)
+        moving, u = moving[grows], u[grows]
+        value[moving], point[moving] = now[grows], u
+        if moving.numel() == 0:
+            break
+        last = type(last)(*(part[grows] for part in vars(last).values()))
+    return value, point
+
+
+def _pull(G: Tensor, u: Tensor) -> Tensor:
+    return torch.bmm(G, torch.bmm(G.mT, u[:, :, None])).squeeze(2)

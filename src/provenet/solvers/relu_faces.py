@@ -1,0 +1,68 @@
+"""Where neurons touch the walls of their cones, and what is left of a step there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from provenet.cones import Cones, ImplicitCones, project
+from provenet.cones.projection import Projection, take
+from provenet.variable import Factors
+
+Region = Cones | ImplicitCones
+
+_TIGHT = 1e-8  # of ‖u‖: a unit row with so little slack is a wall that u touches
+_SURE = 1e-9  # of ‖u‖: unit rows violated by more are no rounding
+_SAME = 1e-9  # singular values of unit rows below this come from a row counted twice
+
+
+@dataclass(frozen=True)
+class Walls:
+    """Rows that hold with equality: their signed, unit normals (N, m, p), with zeros to fill up."""
+
+    normals: Tensor
+
+    def joined(self, other: Walls) -> Walls:
+        return Walls(torch.cat([self.normals, other.normals], dim=1))
+
+    def face(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Projections (N, p, p) on the walls' intersection, and the shortest steps (N, p) from u (N, p) to it."""
+        U, sigma, Vh = torch.linalg.svd(self.normals, full_matrices=False)
+        kept = sigma > _SAME
+        basis = Vh * kept[:, :, None]
+        along = torch.eye(u.shape[1], dtype=u.dtype) - torch.bmm(basis.mT, basis)
+        height = torch.bmm(U.mT, torch.bmm(self.normals, u[:, :, None])).squeeze(2)
+        return along, -torch.bmm(basis.mT, (height / sigma.clamp_min(_SAME))[:, :, None]).squeeze(2)
+
+
+def walls_of(region: Region, found: Projection) -> Walls:
+    """The walls that a projection stopped at."""
+    used = found.multipliers > 0
+    most = max(int(used.sum(1).max()), 1)
+    order = torch.argsort(used.to(torch.uint8), dim=1, descending=True, stable=True)[:, :most]
+    weight = torch.gather(found.signs * used, 1, order)
+    return Walls(take(region.rows, torch.gather(found.rows, 1, order)) * weight[:, :, None])
+
+
+def feasible(region: Region, left: Tensor, gate: Tensor, start: Projection | None = None) -> Projection:
+    """u_j (N, p) projected on the cones of their gates; ``start``: a projection of points nearby.
+
+    A projection is accurate for the length of what it was given: where little is left of that, it is zero.
+    """
+    found = project(region.rows, region.signs[gate], left, start)
+    sure = found.violation <= _SURE * torch.linalg.vector_norm(found.point, dim=1)
+    return replace(found, point=found.point * sure[:, None])
+
+
+def descent(region: Region, factors: Factors, slope: Tensor) -> tuple[Tensor, Walls]:
+    """The steepest descent that the walls allow, (N, p + q), and the walls that bend it, for a slope (N, p + q).
+
+    −∇_u is projected on the cone of directions that leave no cone at u; it is zero at stationary points only.
+    """
+    p = factors.left.shape[1]
+    size = torch.linalg.vector_norm(factors.left, dim=1, keepdim=True)
+    tight = region.slack(factors.left, factors.gate) <= _TIGHT * size
+    bent = project(region.rows, region.signs[factors.gate] * tight, -slope[:, :p])
+    return torch.cat([bent.point, -slope[:, p:]], dim=1), walls_of(region, bent)

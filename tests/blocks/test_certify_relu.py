@@ -1,0 +1,322 @@
+"""`certify` of ReLU networks: ours and ordinary torch ones, over all arrangements or over all u at once."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import provenet as pn
+from provenet.blocks import certify_relu as module_of_relu
+from provenet.blocks.certify_relu import row_weights
+from provenet.polar.everywhere import Pull, strongest
+from provenet.testing.examples import examples
+from provenet.variable import Factors
+
+BETA = 0.1
+
+
+def planar(n: int = 25, c: int = 5, seed: int = 0) -> tuple[Any, Any]:
+    """As CP Fig. 1: Gaussian data in the plane."""
+    draw = np.random.default_rng(seed)
+    return draw.standard_normal((n, 2)), draw.standard_normal((n, c))
+
+
+def trained(net: nn.Module, X: Any, Y: Any, beta: float = BETA, steps: int = 600, lr: float = 3e-2) -> nn.Module:
+    """Gradient descent on the summed squared loss and the penalty."""
+    x, y = torch.tensor(X), torch.tensor(Y)
+    optimiser = torch.optim.Adam(net.parameters(), lr=lr)
+    for _ in range(steps):
+        optimiser.zero_grad()
+        objective(net, x, y, beta).backward()
+        optimiser.step()
+    return net
+
+
+def objective(net: nn.Module, x: Tensor, y: Tensor, beta: float = BETA) -> Tensor:
+    penalty = sum(weight.double().square().sum() for weight in net.parameters())
+    return 0.5 * (net(x) - y).square().sum() + beta / 2 * penalty  # type: ignore[return-value]
+
+
+def ordinary(d: int, m: int, c: int, bias: bool = False, seed: int = 0) -> nn.Sequential:
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(d, m, bias=bias), nn.ReLU(), nn.Linear(m, c, bias=False)).double()
+
+
+def test_ten_neurons_are_off_by_their_true_gap() -> None:
+    """CP Fig. 1: gradient descent with ten neurons ends above the optimum, by an amount that is told exactly."""
+    X, Y = planar()
+    net = trained(ordinary(2, 10, 5), X, Y)
+    problem = pn.formulate("mlp", X, Y, "relu", gates="all", beta=BETA)
+    assert len(problem.patterns) == 50
+    best = pn.solve(problem, tol=1e-6).certificate
+    assert best.status == "certified"
+    rough = pn.certify(net, (X, Y), loss="squared", beta=BETA)
+    sharp = pn.certify(net, (X, Y), loss="squared", beta=BETA, sharpen=20.0)
+    truth = rough.primal - best.primal
+    assert truth > 1e-3 * best.primal
+    assert rough.scope == sharp.scope == "all_arrangements"
+    assert rough.status == "not_certified"
+    assert rough.primal == pytest.approx(float(objective(net, torch.tensor(X), torch.tensor(Y)).detach()), rel=1e-12)
+    assert rough.dual <= best.primal
+    assert rough.gap >= truth
+    assert sharp.gap == pytest.approx(truth, rel=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_wide_network_beats_the_lower_bound(seed: int) -> None:
+    X, Y = planar(12, 2, seed)
+    lower = pn.solve(pn.formulate("mlp", X, Y, "relu", gates="all", beta=BETA), tol=1e-6).certificate.dual
+    net = trained(ordinary(2, 60, 2, seed=seed), X, Y, steps=400)
+    found = pn.certify(net, (X, Y), loss="squared", beta=BETA)
+    assert found.primal >= lower
+    assert found.dual <= lower * (1 + 1e-6)
+    assert found.primal <= 1.2 * lower  # and it comes near
+
+
+def test_the_optimum_of_the_plane_is_certified_whoever_judges() -> None:
+    X, Y = planar(15, 3)
+    problem = pn.formulate("mlp", X, Y, "relu", gates="all", beta=BETA)
+    network = pn.solve(problem, tol=1e-8).network()
+    for found in (pn.certify(problem, network, 1e-6), pn.certify(network, (X, Y), 1e-6, loss="squared", beta=BETA)):
+        assert found.status == "certified"
+        assert found.scope == "all_arrangements"
+
+
+def test_improve_lowers_the_objective() -> None:
+    X, Y = planar()
+    net = trained(ordinary(2, 3, 5).float(), X.astype("f4"), Y.astype("f4"), steps=100)
+    certificate = pn.certify(net, (X, Y), loss="squared", beta=BETA)
+    better = certificate.improve()
+    assert isinstance(better, nn.Sequential)
+    assert [type(layer) for layer in better] == [nn.Linear, nn.ReLU, nn.Linear]
+    assert better[0].weight.shape == (4, 2)  # type: ignore[union-attr]
+    assert better[0].weight.dtype == torch.float32  # type: ignore[union-attr]
+    again = pn.certify(better, (X, Y), loss="squared", beta=BETA)
+    assert certificate.dual <= again.primal < certificate.primal
+    assert net[0].weight.shape == (3, 2)
+
+
+def test_nothing_better_than_the_optimum() -> None:
+    X, Y = planar(12, 2)
+    problem = pn.formulate("mlp", X, Y, "relu", gates="all", beta=BETA)
+    certificate = pn.certify(problem, pn.solve(problem, tol=1e-10).network())
+    better = certificate.improve()
+    assert better is None or pn.certify(problem, better).primal >= certificate.dual
+    assert pn.certify(problem, problem.network(pn.solve(problem, max_steps=0).factors)).improve() is not None
+
+
+def test_a_certificate_with_a_better_network_is_still_plain_data() -> None:
+    X, Y = planar()
+    certificate = pn.certify(ordinary(2, 3, 5), (X, Y), loss="squared", beta=BETA)
+    assert certificate.better is not None
+    told = json.loads(json.dumps(certificate.to_dict()))
+    assert "better" not in told
+    assert told["method"] == "gates"
+    assert certificate == pn.certify(ordinary(2, 3, 5), (X, Y), loss="squared", beta=BETA)
+    assert pickle.loads(pickle.dumps(certificate)) == certificate
+    assert "better" not in repr(certificate)
+
+
+def test_a_bias_of_the_first_layer_is_a_weight_of_a_column_of_ones() -> None:
+    X, Y = planar(9, 2)
+    net = ordinary(2, 4, 2, bias=True)
+    ours = pn.nn.MLP.from_weights(
+        torch.cat([net[0].weight, net[0].bias[:, None]], 1).detach(),  # type: ignore[arg-type, index]
+        net[2].weight.detach().T,  # type: ignore[operator]
+        relu=True,
+        fit_intercept=True,
+    )
+    for module in (net, nn.Sequential(nn.Flatten(), *net), ours):
+        found = pn.certify(module, (X, Y), loss="squared", beta=BETA)
+        assert found.primal == pytest.approx(
+            float(objective(net, torch.tensor(X), torch.tensor(Y)).detach()), rel=1e-12
+        )
+        assert found.scope == "all_arrangements"
+    images = X.reshape(9, 2, 1)
+    flat = pn.certify(nn.Sequential(nn.Flatten(), *net), (images, Y), loss="squared", beta=BETA)
+    assert flat == pn.certify(net, (X, Y), loss="squared", beta=BETA)
+
+
+def test_biases_that_are_no_part_of_the_block() -> None:
+    X, Y = planar(9, 2)
+    net = nn.Sequential(nn.Linear(2, 4, bias=False), nn.ReLU(), nn.Linear(4, 2)).double()
+    with pytest.raises(ValueError, match=r"the last Linear has a bias that is not zero.*bias=False"):
+        pn.certify(net, (X, Y), loss="squared", beta=BETA)
+    net[2].bias.data.zero_()  # type: ignore[union-attr]
+    assert pn.certify(net, (X, Y), loss="squared", beta=BETA).scope == "all_arrangements"
+    conv = nn.Sequential(nn.Conv1d(1, 2, 2), nn.ReLU(), nn.Flatten(), nn.Linear(2, 2, bias=False)).double()
+    with pytest.raises(ValueError, match="the convolution has a bias"):
+        pn.certify(conv, (X[:, None], Y), loss="squared", beta=BETA)
+
+
+CONVOLUTIONS = [
+    (nn.Conv2d(2, 3, 2, bias=False), nn.AdaptiveAvgPool2d(1), (2, 3, 4), 1),
+    (nn.Conv2d(1, 3, (1, 2), stride=(1, 2), bias=False), nn.AvgPool2d(2), (1, 4, 4), 2),
+    (nn.Conv2d(1, 2, 3, padding="same", dilation=1, bias=False), nn.AdaptiveAvgPool2d((2, 1)), (1, 3, 3), 2),
+    (nn.Conv1d(2, 3, 2, padding=1, bias=False), nn.AvgPool1d(3, stride=1), (2, 4), 3),
+    (nn.Conv1d(1, 3, 2, dilation=2, bias=False), None, (1, 5), 3),
+]
+
+
+@pytest.mark.parametrize(("conv", "pool", "shape", "cells"), CONVOLUTIONS)
+def test_convolutional_networks(conv: Any, pool: Any, shape: tuple[int, ...], cells: int) -> None:
+    draw = np.random.default_rng(0)
+    X, Y = draw.standard_normal((5, *shape)), draw.standard_normal((5, 2))
+    last = nn.Linear(conv.out_channels * cells, 2, bias=False)
+    net = nn.Sequential(conv, nn.ReLU(), *([] if pool is None else [pool]), nn.Flatten(), last).double()
+    found = pn.certify(net, (X, Y), loss="squared", beta=BETA)
+    assert found.primal == pytest.approx(float(objective(net, torch.tensor(X), torch.tensor(Y)).detach()), rel=1e-12)
+    assert found.scope == "all_arrangements"
+    assert found.dual <= found.primal
+    better: Any = found.improve()
+    assert better is not None
+    assert better[0].out_channels == conv.out_channels + 1
+    again = pn.certify(better, (X, Y), loss="squared", beta=BETA)
+    assert found.dual <= again.primal < found.primal
+
+
+@pytest.mark.parametrize(("n", "d", "c"), [(40, 4, 2), (60, 9, 3), (60, 9, 1)])
+def test_bounds_over_all_u_hold(n: int, d: int, c: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the method, no pull found by chance is stronger, and the dual is below every primal."""
+    monkeypatch.setattr(module_of_relu, "_MOST", 10)
+    draw = np.random.default_rng(1)
+    X, Y = draw.standard_normal((n, d)), draw.standard_normal((n, c))
+    net = trained(ordinary(d, 15, c), X, Y, beta=2.0, steps=200)
+    found = pn.certify(net, (X, Y), loss="squared", beta=2.0)
+    assert (found.scope, found.bound) == ("all_arrangements", "deterministic")
+    assert "over all u" in found.method
+    assert 0 <= found.dual < found.primal
+    theta = net(torch.tensor(X)).detach() - torch.tensor(Y)
+    u = torch.from_numpy(draw.standard_normal((20_000, d)))
+    pulls = Pull(torch.tensor(X), theta).strength(u / u.norm(dim=1, keepdim=True))
+    assert found.polar_max >= float(pulls.max())
+    wide = trained(ordinary(d, 80, c, seed=3), X, Y, beta=2.0, steps=300)
+    assert float(objective(wide, torch.tensor(X), torch.tensor(Y), 2.0)) >= found.dual
+
+
+def test_all_u_agree_with_all_arrangements(monkeypatch: pytest.MonkeyPatch) -> None:
+    draw = np.random.default_rng(2)
+    X, Y = draw.standard_normal((20, 3)), draw.standard_normal((20, 2))
+    net = ordinary(3, 6, 2)
+    exact = pn.certify(net, (X, Y), loss="squared", beta=BETA)
+    monkeypatch.setattr(module_of_relu, "_MOST", 1)
+    found = pn.certify(net, (X, Y), loss="squared", beta=BETA)
+    assert (exact.bound, exact.method) == ("exact", "gates")
+    assert found.method == "branch and bound over all u"
+    assert exact.polar_max * (1 - 1e-9) <= found.polar_max <= 1.004 * exact.polar_max
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_low_rank_ties_and_zeros(rank: int) -> None:
+    draw = torch.Generator().manual_seed(0)
+    rows = torch.randn(30, rank, generator=draw, dtype=torch.float64) @ torch.randn(rank, 6, dtype=torch.float64)
+    rows[3], rows[4], rows[5] = 0, rows[6], -2 * rows[7]
+    weights = torch.randn(30, 2, generator=draw, dtype=torch.float64)
+    weights[8] = 0
+    found = strongest(Pull(rows, weights), torch.zeros(0, 6, dtype=torch.float64))
+    assert found.lower == pytest.approx(float(Pull(rows, weights).strength(found.u[None])[0]), rel=1e-9)
+    assert found.lower <= found.upper <= 1.001 * found.lower * (1 + 1e-9)
+    nothing = strongest(Pull(rows, 0 * weights), torch.zeros(0, 6, dtype=torch.float64))
+    assert (nothing.lower, nothing.upper) == (0.0, 0.0)
+
+
+TABLES = ("mlp", "cnn", "poolformer", "fnet", "token_map")  # blocks whose Φ is a table of rows
+
+
+@pytest.mark.parametrize("example", [e for e in examples() if e.block.name in TABLES[:4]], ids=str)
+def test_weights_of_rows(example: Any) -> None:
+    """Σ_r D_r Φ_r M_rᵀ is A*Θ of the pattern D."""
+    X = example.samples(5)
+    for readout in example.readouts:
+        shape = (*(X.shape[:2] if readout == "tokens" else X.shape[:1]), example.outputs)
+        Y = np.random.default_rng(0).standard_normal(shape)
+        problem = pn.formulate(example.block, X, Y, "relu", gates=3, readout=readout)
+        theta = torch.from_numpy(Y)
+        rows = problem.block.rows(problem.X)  # type: ignore[attr-defined]
+        M = row_weights(problem, theta)
+        scale = problem.output_unit / problem.unit
+        wanted = problem.program.operator.adjoint(theta) * scale
+        for pattern, G in zip(problem.patterns, wanted, strict=True):
+            assert torch.allclose((rows * pattern[:, None]).T @ M, G, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("example", list(examples()), ids=str)
+def test_our_own_relu_modules(example: Any) -> None:
+    X, mask = example.samples(6), example.mask(6)
+    Y = np.random.default_rng(0).standard_normal((6, example.outputs))
+    problem = pn.formulate(example.block, X, Y, "relu", gates=4, beta=BETA, mask=mask)
+    op = problem.program.operator
+    draw = torch.Generator().manual_seed(0)
+    left, right = (0.1 * torch.randn(3, size, generator=draw, dtype=torch.float64) for size in (op.p, op.q))
+    module: Any = problem.network(Factors(left, right, torch.arange(3)))
+    found = pn.certify(module, (X, Y) if mask is None else (X, Y, mask), loss="squared", beta=BETA)
+    assert found.scope == ("all_arrangements" if example.block.name in TABLES and mask is None else "fixed_gates")
+    inputs = (problem.X,) if mask is None else (problem.X, problem.mask)
+    wanted = problem.loss.value(module(*inputs)) + BETA * module.penalty()
+    assert found.primal == pytest.approx(float(wanted.detach()), rel=1e-12)
+    assert found.dual <= found.primal
+
+
+def test_labels_means_weights_and_loaders() -> None:
+    X, _ = planar(12)
+    label = np.arange(12) % 3
+    net = ordinary(2, 6, 3)
+    weight = np.arange(12) % 2 + 0.0
+    problem = pn.formulate("mlp", X, label, "relu", gates="all", loss="softmax", beta=BETA, sample_weight=weight)
+    ours = pn.nn.MLP.from_weights(net[0].weight.detach(), net[2].weight.detach().T, relu=True)  # type: ignore
+    found = pn.certify(net, (X, label), loss="softmax", beta=BETA, sample_weight=weight)
+    assert found == pn.certify(problem, ours)
+    batches = [(torch.tensor(X[i : i + 5]), torch.tensor(label[i : i + 5])) for i in range(0, 12, 5)]
+    mean = pn.certify(net, batches, loss="softmax", beta=BETA / 12, mean=True)
+    assert mean.primal == pytest.approx(pn.certify(net, (X, label), loss="softmax", beta=BETA).primal)
+
+
+def test_wrong_input_says_what_to_do() -> None:
+    X, Y = planar(6, 2)
+    net = ordinary(2, 3, 2)
+
+    def refused(match: str, module: nn.Module, data: Any = (X, Y), **more: Any) -> None:
+        with pytest.raises(ValueError, match=match):
+            pn.certify(module, data, **({"loss": "squared", "beta": BETA} | more))
+
+    refused(r"nn.Sequential\(Linear, Tanh, Linear\) is no two-layer", nn.Sequential(net[0], nn.Tanh(), net[2]))
+    refused("is no two-layer", nn.Sequential(*net, nn.Softmax(1)))
+    refused("is no two-layer", nn.Sequential())
+    conv = nn.Conv1d(1, 2, 2, bias=False).double()
+    last = nn.Linear(2, 2, bias=False).double()
+    refused("MaxPool1d", nn.Sequential(conv, nn.ReLU(), nn.MaxPool1d(1), nn.Flatten(), last), (X[:, None], Y))
+    refused("X: Conv1d needs samples of 2 dimensions", nn.Sequential(conv, nn.ReLU(), nn.Flatten(), last))
+    wrong = nn.Linear(5, 2, bias=False).double()
+    refused("takes 5", nn.Sequential(conv, nn.ReLU(), nn.Flatten(), wrong), (X[:, None], Y))
+    grouped = nn.Conv1d(2, 2, 1, groups=2, bias=False).double()
+    refused("groups=1", nn.Sequential(grouped, nn.ReLU(), nn.Flatten(), last), (X[:, :, None], Y))
+    refused("X: on samples of shape", net, (X[:, :1], Y))
+    refused("Y: the module has 2 outputs", net, (X, Y[:, :1]))
+    refused("sharpen: it goes with ReLU", pn.nn.MLP(2, 2), sharpen=1.0)
+    with torch.no_grad():
+        net[0].weight[0, 0] = float("nan")  # type: ignore[index]
+    refused("module: an output: it contains NaN", net)
+
+
+def test_a_module_that_computes_something_else_is_refused() -> None:
+    class Shifted(nn.Sequential):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) + 1
+
+    class Ours(pn.nn.MLP):
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x) + 1
+
+    X, Y = planar(6, 2)
+    for module in (Shifted(*ordinary(2, 3, 2)), Ours(2, 2, activation="relu")):
+        with pytest.raises(ValueError, match="outputs differ"):
+            pn.certify(module, (X, Y), loss="squared", beta=BETA)
+    problem = pn.formulate("mlp", X, Y, "relu", gates=5, beta=BETA)
+    with pytest.raises(ValueError, match="outputs differ"):
+        pn.certify(problem, Ours(2, 2, activation="relu"))

@@ -1,0 +1,111 @@
+"""The cone-nuclear norm: exact for one output, bounded from both sides for more."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from provenet.cones import Cones
+from provenet.gauges import ConeNuclear, NuclearNorm
+
+
+def gauge(N: int, p: int, P: int, seed: int) -> ConeNuclear:
+    generator = torch.Generator().manual_seed(seed)
+    rows = torch.randn(N, p, generator=generator, dtype=torch.float64)
+    inside = torch.randn(P, p, generator=generator, dtype=torch.float64)
+    return ConeNuclear(Cones.of(rows, inside @ rows.T >= 0, inside))
+
+
+def stack(P: int, p: int, q: int, seed: int) -> torch.Tensor:
+    return torch.randn(P, p, q, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize(("N", "p"), [(1, 2), (10, 2), (25, 3), (40, 6), (3, 8)])
+def test_one_output_is_exact(N: int, p: int) -> None:
+    cone, Z = gauge(N, p, 6, seed=p), stack(6, p, 1, seed=N)
+    Z[0] = cone.cones.inside[0][:, None]
+    Z[1] = -2 * cone.cones.inside[1][:, None]
+    bounds = cone.bounds(Z)
+    assert bounds.kind == "exact"
+    assert bool((bounds.lower <= bounds.upper).all())
+    assert bool((bounds.upper - bounds.lower <= 1e-7 * bounds.upper).all())
+    assert float(bounds.upper[0]) == pytest.approx(1.0, rel=1e-7)  # in the cone: its length
+    assert float(bounds.upper[1]) == pytest.approx(2.0, rel=1e-7)
+    assert bool((bounds.upper >= Z.norm(dim=(1, 2)) * (1 - 1e-9)).all())
+    assert torch.allclose(cone.values(3.5 * Z), 3.5 * bounds.upper, rtol=1e-7)
+
+
+def test_half_a_line_and_its_sum_by_hand() -> None:
+    """K = the quadrant: z = a − b splits into positive and negative part."""
+    quadrant = ConeNuclear(
+        Cones.of(torch.eye(2).double(), torch.ones(1, 2, dtype=torch.bool), torch.ones(1, 2, dtype=torch.float64))
+    )
+    Z = torch.tensor([[[3.0], [-4.0]]], dtype=torch.float64)
+    assert float(quadrant.values(Z)) == pytest.approx(7.0, rel=1e-8)
+
+
+def test_slip_14_the_plain_nuclear_norm_is_smaller() -> None:
+    """X = D = I: every matrix is in the span of K, yet V = (1, −1)ᵀgᵀ costs 2‖g‖, not √2‖g‖."""
+    quadrant = ConeNuclear(
+        Cones.of(torch.eye(2).double(), torch.ones(1, 2, dtype=torch.bool), torch.ones(1, 2, dtype=torch.float64))
+    )
+    g = torch.tensor([[0.3, -1.2, 0.5]], dtype=torch.float64)
+    V = (torch.tensor([[1.0], [-1.0]], dtype=torch.float64) @ g)[None]
+    bounds = quadrant.bounds(V)
+    assert float(bounds.upper) == pytest.approx(2 * float(g.norm()), rel=1e-4)
+    assert float(bounds.lower) == pytest.approx(2 * float(g.norm()), rel=1e-4)
+    assert float(NuclearNorm().values(V)) == pytest.approx(2**0.5 * float(g.norm()), rel=1e-12)
+
+
+@pytest.mark.parametrize(("N", "p", "q"), [(5, 2, 2), (10, 2, 3), (10, 3, 2)])
+def test_several_outputs_are_bounded_and_factorised(N: int, p: int, q: int) -> None:
+    cone, Z = gauge(N, p, 3, seed=N), stack(3, p, q, seed=q)
+    bounds = cone.bounds(Z)
+    assert bool((bounds.lower <= bounds.upper).all())
+    assert bool((bounds.upper <= bounds.lower * (1 + 1e-4)).all())
+    assert bool((bounds.upper >= NuclearNorm().values(Z)).all())
+    factors = cone.factorise(Z)
+    assert torch.allclose(factors.stack(3), Z, atol=1e-9)
+    assert float(cone.cones.slack(factors.left, factors.gate).min()) >= -1e-9
+    assert float(factors.penalty()) == pytest.approx(float(bounds.upper.sum()), rel=1e-9)
+    assert torch.allclose(cone.bounds(2 * Z).upper, 2 * bounds.upper, rtol=1e-4)
+
+
+@pytest.mark.parametrize("q", [1, 2])
+def test_hoelder_with_the_polar(q: int) -> None:
+    cone = gauge(8, 2, 4, seed=q)
+    Z, G = stack(4, 2, q, seed=1), stack(4, 2, q, seed=2)
+    product = (G * Z).sum(dim=(1, 2)).abs()
+    assert bool((product <= cone.bounds(Z).upper * cone.polar(G).upper * (1 + 1e-9)).all())
+
+
+@pytest.mark.parametrize(("p", "q"), [(2, 1), (2, 3), (3, 2), (5, 1), (5, 2)])
+def test_the_polar_bounds_its_largest_gate_and_the_atom_attains_it(p: int, q: int) -> None:
+    cone, G = gauge(12, p, 20, seed=p), stack(20, p, q, seed=q)
+    polar = cone.polar(G)
+    u, v = cone.atom(G)
+    value = torch.einsum("kp,kpq,kq->k", u, G, v)
+    assert bool((value <= polar.upper * (1 + 1e-9)).all())
+    assert float(polar.upper.max()) == pytest.approx(float(value.max()), rel=1e-6)
+    assert bool((polar.lower <= polar.upper).all())
+
+
+def test_the_gates_above_a_threshold_come_with_their_neurons() -> None:
+    cone, G = gauge(12, 2, 20, seed=4), stack(20, 2, 3, seed=4)
+    u, v = cone.atom(G)
+    value = torch.einsum("kp,kpq,kq->k", u, G, v)
+    threshold = float(value.median())
+    gates, lefts, rights = cone.violated(G, threshold)
+    assert sorted(gates.tolist()) == torch.nonzero(value > threshold).flatten().tolist()
+    again = torch.einsum("kp,kpq,kq->k", lefts, G[gates], rights)
+    assert bool((again[:-1] >= again[1:]).all())
+
+
+def test_a_matrix_has_no_value_and_no_prox() -> None:
+    cone = gauge(5, 2, 1, seed=0)
+    with pytest.raises(NotImplementedError, match="bounds"):
+        cone.values(stack(1, 2, 2, seed=0))
+    with pytest.raises(NotImplementedError, match="prox"):
+        cone.prox(stack(1, 2, 1, seed=0), 1.0)
+    with pytest.raises(ValueError, match="no table of rows"):
+        ConeNuclear(None).bounds(stack(1, 2, 1, seed=0))

@@ -1,0 +1,58 @@
+"""Cutting planes on the dual, against Frank–Wolfe on random small problems."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import provenet as pn
+from provenet.solvers import Status
+from provenet.solvers.cutting_plane import CuttingPlane
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_equals_frank_wolfe_on_random_problems(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, p, c = int(rng.integers(4, 20)), int(rng.integers(1, 4)), int(rng.integers(1, 4))
+    X, Y = rng.standard_normal((n, p)), rng.standard_normal((n, c))
+    gates = "all" if p <= 2 else 20
+    problem = pn.formulate("mlp", X, Y, "relu", gates=gates, loss="squared", beta=1.0)
+    problem = problem.with_beta(float(rng.choice([0.5, 0.1, 0.02])) * problem.beta_max)
+    planes = pn.solve(problem, "cutting_plane", tol=1e-6)
+    wolfe = pn.solve(problem, "frank_wolfe", tol=1e-6)
+    assert planes.status is Status.SOLVED
+    assert wolfe.status is Status.SOLVED
+    assert planes.certificate.primal == pytest.approx(wolfe.certificate.primal, rel=2e-6)
+    assert planes.certificate.dual <= wolfe.certificate.primal * (1 + 1e-12)
+    assert wolfe.certificate.dual <= planes.certificate.primal * (1 + 1e-12)
+    cones = problem.program.gauge.cones
+    assert bool((cones.slack(planes.factors.left, planes.factors.gate) >= 0).all())
+
+
+@pytest.mark.parametrize("level", [0.3, 1.0])
+def test_sixty_points_at_any_level(level: float) -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((60, 2)), rng.standard_normal((60, 2))
+    problem = pn.formulate("mlp", X, Y, "relu", gates="all", loss="squared", beta=1.0)
+    solution = pn.solve(problem.with_beta(0.1 * problem.beta_max), CuttingPlane(level=level), tol=1e-6)
+    assert solution.status is Status.SOLVED
+    assert solution.certificate.scope == "all_arrangements"
+
+
+def test_weighted_samples() -> None:
+    rng = np.random.default_rng(1)
+    X, Y, weight = rng.standard_normal((15, 2)), rng.standard_normal((15, 2)), rng.uniform(0.2, 3.0, 15)
+    problem = pn.formulate("mlp", X, Y, "relu", gates="all", loss="squared", beta=1.0, sample_weight=weight)
+    problem = problem.with_beta(0.2 * problem.beta_max)
+    planes, wolfe = (pn.solve(problem, method, tol=1e-6) for method in ("cutting_plane", "frank_wolfe"))
+    assert planes.status is Status.SOLVED
+    assert planes.certificate.primal == pytest.approx(wolfe.certificate.primal, rel=2e-6)
+
+
+def test_other_losses_are_refused_by_name() -> None:
+    rng = np.random.default_rng(2)
+    problem = pn.formulate("mlp", rng.standard_normal((8, 2)), rng.integers(0, 2, 8), "relu", 5, "logistic", 0.1)
+    with pytest.raises(ValueError, match="squared loss only"):
+        pn.solve(problem, "cutting_plane")
+    with pytest.raises(ValueError, match="level"):
+        CuttingPlane(level=0.0)

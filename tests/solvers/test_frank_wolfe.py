@@ -1,0 +1,140 @@
+"""Frank–Wolfe, both variants: certified optima of ReLU programs, exactly feasible."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import provenet as pn
+from provenet.data.demo import spiral
+from provenet.problem import Problem
+from provenet.solvers import Status
+from provenet.solvers.frank_wolfe import FrankWolfe, merge
+from provenet.solvers.second_layers import atom_columns, best_second_layers, distinct
+from provenet.variable import Factors
+
+
+def planar(n: int, c: int, share: float, seed: int = 0, loss: str = "squared") -> Problem:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 2))
+    Y = rng.standard_normal((n, c)) if loss in ("squared", "huber") else rng.integers(0, max(c, 2), n)
+    problem = pn.formulate("mlp", X, Y, "relu", gates="all", loss=loss, beta=1.0)
+    return problem.with_beta(share * problem.beta_max)
+
+
+def feasible(problem: Problem, factors: Factors) -> bool:
+    cones = problem.program.gauge.cones
+    return bool((cones.slack(factors.left, factors.gate) >= 0).all())
+
+
+@pytest.mark.parametrize("c", [1, 5])
+@pytest.mark.parametrize("share", [0.3, 0.1, 0.01])
+def test_every_arrangement_of_25_points_in_a_few_steps(c: int, share: float) -> None:
+    problem = planar(25, c, share)
+    assert len(problem.patterns) == 50
+    solution = pn.solve(problem, "frank_wolfe", tol=1e-6)
+    assert solution.status is Status.SOLVED
+    assert solution.certificate.scope == "all_arrangements"
+    assert solution.certificate.bound == "exact"
+    assert solution.certificate.relative_gap <= 1e-6
+    assert solution.steps <= 10
+    assert solution.factors.n_neurons <= 60
+    assert feasible(problem, solution.factors)
+
+
+@pytest.mark.parametrize("beta", [1e-2, 1e-1, 1.0, 10.0])
+def test_the_spiral_of_cp_figure_3(beta: float) -> None:
+    X, y = spiral(60)
+    problem = pn.formulate("mlp", X, np.eye(3)[y], "relu", gates="all", loss="squared", beta=beta)
+    solution = pn.solve(problem, "frank_wolfe", tol=1e-6)
+    assert solution.status is Status.SOLVED
+    assert solution.certificate.scope == "all_arrangements"
+    assert solution.factors.n_neurons == 0 or beta < problem.beta_max
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax", "huber"])
+def test_any_loss(loss: str) -> None:
+    problem = planar(20, 3 if loss != "logistic" else 1, 0.1, seed=1, loss=loss)
+    solution = pn.solve(problem, "frank_wolfe", tol=1e-6)
+    assert solution.status is Status.SOLVED
+    assert feasible(problem, solution.factors)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_more_dimensions_and_sampled_arrangements(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, Y = rng.standard_normal((20, 3)), rng.standard_normal((20, 2))
+    problem = pn.formulate("mlp", X, Y, "relu", gates=30, loss="squared", beta=1.0)
+    solution = pn.solve(problem.with_beta(0.1 * problem.beta_max), "frank_wolfe", tol=1e-6)
+    assert solution.status is Status.SOLVED
+    assert solution.certificate.scope == "fixed_gates"
+
+
+def test_a_convolution() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((8, 1, 4, 4)), rng.standard_normal((8, 2))
+    problem = pn.formulate(pn.CNN(kernel=2, stride=2, pool=1), X, Y, "relu", gates=10, loss="squared", beta=1.0)
+    solution = pn.solve(problem.with_beta(0.3 * problem.beta_max), "frank_wolfe", tol=1e-4)
+    assert solution.certificate.relative_gap <= 1e-4
+
+
+def test_the_classic_variant_comes_to_the_same_value() -> None:
+    problem = planar(12, 2, 0.3, seed=3)
+    best = pn.solve(problem, "frank_wolfe", tol=1e-8)
+    classic = pn.solve(problem, FrankWolfe(variant="classic"), tol=1e-2)
+    assert classic.status is Status.SOLVED
+    assert classic.certificate.primal >= best.certificate.dual * (1 - 1e-12)
+    assert classic.certificate.dual <= best.certificate.primal * (1 + 1e-12)
+    assert feasible(problem, classic.factors)
+
+
+def test_the_classic_variant_at_the_right_total() -> None:
+    """CP eq. 14 with the t of the optimum: the constrained problem is the penalised one."""
+    problem = planar(12, 2, 0.3, seed=3)
+    best = pn.solve(problem, "frank_wolfe", tol=1e-8)
+    total = float(best.factors.penalty())
+    classic = pn.solve(problem, FrankWolfe(variant="classic", total=total), tol=1e-2)
+    assert classic.status is Status.SOLVED
+    assert float(classic.factors.penalty()) <= total * (1 + 1e-9)
+
+
+def test_settings_that_make_no_sense_are_named() -> None:
+    with pytest.raises(ValueError, match="variant"):
+        FrankWolfe(variant="modern")
+    with pytest.raises(ValueError, match="total"):
+        FrankWolfe(total=-1.0)
+
+
+def test_second_layers_satisfy_their_optimality_conditions() -> None:
+    """‖A_j*∇L‖ ≤ β, with equality and opposite direction where v_j is not zero."""
+    program = planar(30, 3, 0.05, seed=5).program
+    cones = program.gauge.cones
+    gate = torch.arange(len(cones.inside))
+    columns = atom_columns(program.operator, cones.inside, gate)
+    found = best_second_layers(program.loss, program.beta, columns)
+    pull = columns.flatten(2) @ program.loss.gradient(found.prediction).flatten()
+    assert float(pull.norm(dim=1).max()) <= program.beta * (1 + 1e-7)
+    size = found.v.norm(dim=1)
+    active = size > 1e-5 * size.max()
+    assert 0 < int(active.sum()) < len(size)
+    assert torch.allclose(pull[active], -program.beta * found.v[active] / size[active, None], atol=1e-5 * program.beta)
+
+
+def test_atoms_on_a_shared_ray_are_one() -> None:
+    program = planar(15, 2, 0.1).program
+    cones = program.gauge.cones
+    rays, gate = cones.faces.rays.flatten(0, 1), torch.arange(len(cones.inside)).repeat_interleave(2)
+    kept = distinct(atom_columns(program.operator, rays, gate))
+    assert kept.numel() <= len(cones.inside) + 2  # each ray bounds two cones, one of which may be the closed one
+
+
+def test_merging_keeps_neurons_in_their_cones() -> None:
+    problem = planar(15, 2, 0.1)
+    cones = problem.program.gauge.cones
+    u = cones.inside[[0, 0, 1]] + torch.tensor([[0.0, 0.0], [1e-9, 0.0], [0.0, 0.0]], dtype=torch.float64)
+    v = torch.tensor([[1.0, 0.0], [1.0, 1e-6], [0.0, 1.0]], dtype=torch.float64)
+    merged = merge(Factors(u, v, torch.tensor([0, 0, 1])))
+    assert merged.n_neurons == 2
+    assert feasible(problem, merged)
+    assert torch.allclose(merged.stack(2), Factors(u, v, torch.tensor([0, 0, 1])).stack(2), atol=1e-6)

@@ -1,0 +1,86 @@
+"""The independent checker on ReLU networks: it agrees with the certificate, and no neuron pulls harder than it says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import provenet as pn
+from provenet.verify import verify
+from provenet.verify.cones import cone_bound, projected_length, sectors
+
+
+def solved(d: int, c: int, gates: Any, loss: str = "squared", beta: float = 0.5) -> tuple[Any, Any, Any, Any, Any]:
+    draw = np.random.default_rng(0)
+    X, Y = draw.standard_normal((20, d)), draw.standard_normal((20, c))
+    if loss == "softmax":
+        Y = np.eye(c)[np.arange(20) % c]
+    problem = pn.formulate("mlp", X, Y, "relu", gates=gates, loss=loss, beta=beta)
+    solution = pn.solve(problem, tol=1e-7)
+    network: Any = solution.network()
+    return X, Y, problem, solution.certificate, (network.first.detach().numpy(), network.second.detach().numpy())
+
+
+@pytest.mark.parametrize(("d", "c", "gates"), [(2, 3, "all"), (2, 1, "all"), (3, 1, 30), (3, 2, 30), (5, 1, 20)])
+def test_it_agrees_with_the_certificate(d: int, c: int, gates: Any) -> None:
+    X, Y, problem, certificate, weights = solved(d, c, gates)
+    found = verify(X, Y, *weights, relu=True, loss="squared", beta=0.5, gate_vectors=problem.gate_vectors.numpy())
+    assert found.primal == pytest.approx(certificate.primal, rel=1e-12)
+    assert found.dual == pytest.approx(certificate.dual, rel=1e-6)
+    assert found.polar_max == pytest.approx(certificate.polar_max, rel=1e-6)
+    assert found.relative_gap <= 1e-6
+
+
+@pytest.mark.parametrize("loss", ["squared", "softmax"])
+def test_all_arrangements_of_the_plane_by_its_own_sweep(loss: str) -> None:
+    X, Y, problem, certificate, weights = solved(2, 3, "all", loss)
+    rows = X / np.linalg.norm(X, axis=1, keepdims=True)
+    found = {tuple(pattern) for pattern in sectors(rows) @ X.T > 0}
+    assert found - {(False,) * 20} == {tuple(pattern) for pattern in problem.patterns.tolist()} - {(False,) * 20}
+    verdict = verify(X, Y, *weights, relu=True, loss=loss, beta=0.5, all_arrangements=True)
+    assert verdict.relative_gap <= 1e-6
+    assert verdict.dual == pytest.approx(certificate.dual, rel=1e-6)
+
+
+@pytest.mark.parametrize(("p", "q"), [(2, 1), (2, 3), (3, 2), (3, 4), (4, 1), (5, 3)])
+def test_no_direction_of_the_cone_pulls_harder(p: int, q: int) -> None:
+    draw = np.random.default_rng(p + q)
+    for _ in range(30):
+        G, K = draw.standard_normal((p, q)), draw.standard_normal((6, p))
+        K /= np.linalg.norm(K, axis=1, keepdims=True)
+        K = np.where((K @ draw.standard_normal(p) >= 0)[:, None], K, -K)
+        u = draw.standard_normal((20_000, p))
+        u = u[(u @ K.T >= 0).all(axis=1)]
+        u /= np.linalg.norm(u, axis=1, keepdims=True)
+        bound = cone_bound(G, K)
+        pulls = np.linalg.norm(u @ G, axis=1) if q > 1 else (u @ G)[:, 0]
+        if q == 1:
+            bound = projected_length(G[:, 0], K)
+        assert (pulls <= bound * (1 + 1e-9)).all()
+        if len(u) > 2000 and p <= 3:
+            assert bound <= max(float(pulls.max()), 0.0) * 1.02 + 0.05  # and it is tight
+
+
+def test_a_network_that_is_not_optimal_is_not_proven() -> None:
+    X, Y, problem, certificate, (first, second) = solved(2, 3, "all")
+    vectors = problem.gate_vectors.numpy()
+    worse = verify(X, Y, 1.1 * first, second, relu=True, loss="squared", beta=0.5, gate_vectors=vectors)
+    assert worse.primal > certificate.primal
+    assert worse.dual <= certificate.primal
+    assert worse.relative_gap > 1e-4
+    zero = verify(X, Y, first[:0], second[:0], relu=True, loss="squared", beta=0.5, gate_vectors=vectors)
+    assert zero.primal == pytest.approx((Y**2).sum() / 2)
+
+
+def test_wrong_use() -> None:
+    X, Y, _, _, (first, second) = solved(3, 1, 5)
+    with pytest.raises(ValueError, match="gates: a ReLU neuron is its own gate"):
+        verify(X, Y, first, second, first, relu=True, loss="squared", beta=0.5)
+    with pytest.raises(ValueError, match="all_arrangements: they are found in the plane alone"):
+        verify(X, Y, first, second, relu=True, loss="squared", beta=0.5, all_arrangements=True)
+    with pytest.raises(ValueError, match="all_arrangements: it goes with relu"):
+        verify(X, Y, first, second, loss="squared", beta=0.5, all_arrangements=True)
+    with pytest.raises(ValueError, match="give one of the two"):
+        verify(X, Y, first, second, relu=True, loss="squared", beta=0.5, all_arrangements=True, gate_vectors=first)
