@@ -93,7 +93,9 @@ def _parse_setting(block: str, text: str) -> tuple[str, Any]:
         raise typer.BadParameter(f"{text!r}: give a value, {name}=VALUE.", param_hint="--set")
     read = _read(value)
     if not _is_of_kind(read, get_type_hints(BLOCKS[block])[name]):
-        raise typer.BadParameter(f"{name}: {value!r} is not a value for it; numbers are written 3, sizes 7x7.", param_hint="--set")
+        raise typer.BadParameter(
+            f"{name}: {value!r} is not a value for it; numbers are written 3, sizes 7x7.", param_hint="--set"
+        )
     return name, read
 
 
