@@ -73,6 +73,7 @@ class Certificate:
 
     def rows(self) -> list[tuple[str, str]]:
         """The certificate as a person reads it: names and values."""
+        how = self.bound if self.method == "gates" else f"{self.bound}, by {self.method}"
         return [
             ("status", f"{self.status} (relative gap ≤ {self.tol:g} asked)"),
             ("scope", self.scope),
@@ -80,7 +81,7 @@ class Certificate:
             ("dual", f"{self.dual:.12g}"),
             ("gap", f"{self.gap:.3e}"),
             ("relative gap", f"{self.relative_gap:.3e}"),
-            ("polar max / beta", f"{self.polar_max / self.beta:.12g} ({self.bound}, by {self.method})"),
+            ("polar max / beta", f"{self.polar_max / self.beta:.12g} ({how})"),
             ("theorem bound", f"{self.theorem_bound:.3e}"),
         ]
 
