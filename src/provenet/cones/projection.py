@@ -117,7 +117,7 @@ def _settle(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, active: _Active,
         most = max(int(active.count[left].max()), 1) if left.numel() else 1
         row, lam = active.row[left, :most], active.lam[left, :most]
         used = slots[:most] < active.count[left, None]
-        K = (take(unit_rows, row) * torch.gather(signs[left], 1, row)[:, :, None]).mul_(used[:, :, None])
+        K = (take(unit_rows, row) * signs[left[:, None], row][:, :, None]).mul_(used[:, :, None])
         gram = torch.bmm(K, K.mT)
         gram.diagonal(dim1=1, dim2=2).add_((~used).to(g.dtype) + 1e-14)
         target = -torch.bmm(K, g[left][:, :, None])
@@ -140,7 +140,7 @@ def _settle(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, active: _Active,
         active.count[left] = keep.sum(1)
     most = max(int(active.count[which].max()), 1) if which.numel() else 1
     row = active.row[which, :most]
-    weight = active.lam[which, :most] * torch.gather(signs[which], 1, row)
+    weight = active.lam[which, :most] * signs[which[:, None], row]
     weight = weight * (slots[:most] < active.count[which, None])
     active.lam[which] = active.lam[which] * (slots < active.count[which, None])
     return g[which] + torch.bmm(weight[:, None, :], take(unit_rows, row)).squeeze(1)

@@ -28,7 +28,7 @@ _FILL = 40  # unknowns a sample that there may be at first
 _HALF = 0.5  # of β_max: pairs below it need no exact price to begin with
 _MOST_SQUARES = 2e8  # numbers in the table of Φ_rΦ_rᵀ
 _ROUND = 0.1  # what a round leaves of the complementarity
-_STEP, _FIRST_STEP = 0.05, 1e-3  # what a step leaves of the certified gap, and the first one at most
+_FIRST_STEP, _STEP = 4e-5, 0.01  # the gap the first step wants, and what later ones want to be left of it
 _AIM = 0.3  # of the gap a step wants, for the complementarity alone
 _ROUNDS = 12  # a step
 _ITERATIONS = 40  # a round
@@ -123,7 +123,9 @@ class ReluWorkingSet(Method[ReluState]):
         return ReluState(table, Prices.none(table), given)
 
     def step(self, program: Program, state: ReluState) -> ReluState:
-        target = min(_STEP * state.gap, _FIRST_STEP)
+        target = _FIRST_STEP
+        while state.gap <= 2 * target:  # a look is dear: few steps, each to just below a round number
+            target *= _STEP
         try:
             if state.iterate is None:
                 state = self._begin(program, state)
