@@ -11,6 +11,9 @@ from torch import Tensor
 from provenet.cones.exact import Faces, faces
 
 _NOISE = 4.0  # times (p + 4)·eps: what any order of summation may make of a unit row times a vector
+_MOVES = 4  # straight off the walls: each may come too close to others
+_SAME = 1e-7  # of the largest singular value of unit rows: smaller ones come from a row counted twice
+_TINY = 1e-300
 
 
 @dataclass(frozen=True)
@@ -55,15 +58,47 @@ class Cones:
         return (u @ self.rows.T).mul_(self.signs[gate])
 
     def pulled_inside(self, u: Tensor, gate: Tensor) -> Tensor:
-        """u moved along the interior points until K_k u ≥ 0 in any order of summation; where it is so already, u."""
+        """u moved until K_k u ≥ 0 in any order of summation; where it is so already, u.
+
+        First straight off the rows it is too close to, which is as short as a move can be; then, where rows are left
+        (more than p meet, or a move came too close to others), along the interior point.  Cones may be so narrow that
+        the interior point clears their rows by 1e-6 only: along it alone, moves would be a million times longer.
+        """
+        if len(u) == 0:
+            return u
+        moved = self._off_walls(u, gate)
         inside = self.inside[gate]
         room = self.slack(inside, gate)
-        alive = torch.linalg.vector_norm(self.rows, dim=1) > 0
-        unit = _NOISE * (u.shape[1] + 4) * torch.finfo(u.dtype).eps + (0.0 if self.noise is None else self.noise)
+        step = (self._missing(moved, gate, 2.0) / (room - 2 * self._rounding).clamp_min(_TINY)).amax(1)
+        return moved + step[:, None] * inside
+
+    def _off_walls(self, u: Tensor, gate: Tensor) -> Tensor:
+        """u moved by the shortest steps off the rows it is too close to."""
+        close = torch.zeros(len(u), len(self.rows), dtype=torch.bool)
+        for _ in range(_MOVES):
+            missing = self._missing(u, gate, 3.0)
+            if not bool((missing > 0).any()):
+                break
+            close |= missing > 0
+            most = min(int(close.sum(1).max()), u.shape[1])
+            order = torch.topk(torch.where(close, 1 + missing, 0.0), most, dim=1).indices
+            used = torch.gather(self.signs[gate] * close, 1, order)
+            walls = self.rows[order] * used[:, :, None]  # (N', most, p)
+            push = torch.linalg.pinv(walls, rtol=_SAME) @ torch.gather(missing, 1, order)[:, :, None]
+            u = u + push.squeeze(2)
+        return u
+
+    def _missing(self, u: Tensor, gate: Tensor, times: float) -> Tensor:
+        """What the slacks (N', N) lack of so many times their rounding; nothing for u = 0."""
         size = torch.linalg.vector_norm(u, dim=1, keepdim=True)
-        missing = (2 * unit * size - self.slack(u, gate)).clamp_min(0)
-        step = torch.where(alive, missing / (room - 2 * unit).clamp_min(torch.finfo(u.dtype).tiny), 0.0).amax(1)
-        return torch.where(size > 0, u + step[:, None] * inside, u)
+        return (times * size * self._rounding - self.slack(u, gate)).clamp_min(0).mul_(size > 0)
+
+    @property
+    def _rounding(self) -> Tensor:
+        """What any order of summation may do to a unit vector's slacks, (N,); nothing to rows of zeros."""
+        own = _NOISE * (self.rows.shape[1] + 4) * torch.finfo(self.rows.dtype).eps
+        alive = torch.linalg.vector_norm(self.rows, dim=1) > 0
+        return alive * (own + (torch.zeros_like(self.rows[:, 0]) if self.noise is None else self.noise))
 
 
 def _unit(vectors: Tensor) -> Tensor:
