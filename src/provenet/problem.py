@@ -179,13 +179,6 @@ class Problem:
         return found
 
 
-def check_weight_decay(problem: Problem, what: str) -> None:
-    """For what knows weight decay only, and would speak of another problem."""
-    if problem.penalty != WEIGHT_DECAY:
-        first, second = problem.penalty
-        raise ValueError(f"problem: {what} is for weight decay, penalty (2, 2); this one has ({first:g}, {second:g}).")
-
-
 def check_beta(beta: float) -> None:
     if isinstance(beta, bool) or not isinstance(beta, Real) or not (0 < beta < float("inf")):
         raise ValueError(f"beta: it must be a positive, finite number, got {beta!r}.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 
 import numpy as np
@@ -14,11 +15,13 @@ from provenet.blocks import formulate
 from provenet.certificates import certify
 from provenet.gauges import LineNorm, NuclearNorm, SignNorm
 from provenet.gauges.mixed import MOST_SIGNS, gauge_of, norms, signs
+from provenet.io.model import SavedModel
 from provenet.nn import MLP
 from provenet.operators import Lifted, MLPOperator
 from provenet.report import render_report
 from provenet.solvers.path import path
 from provenet.testing import check_gauge, check_operator
+from provenet.testing.bank import verify_network
 from provenet.variable import Factors
 
 INF = math.inf
@@ -254,12 +257,42 @@ def test_methods_of_weight_decay_refuse_by_name(method):
         pn.solve(formulate("mlp", *data(), gates=3, penalty=(1, 2)), method)
 
 
-def test_folders_and_reports_know_weight_decay_only(tmp_path):
+@pytest.mark.parametrize("pair", [(1, 2), (2, INF)])
+def test_folders_reports_and_certificates_name_the_norms(tmp_path, pair):
+    X, Y = data()
+    solution = pn.solve(formulate("mlp", X, Y, gates=3, beta=1.0, penalty=pair))
+    words, written = {1: ("‖u‖₁² + ‖v‖₂²", [1, 2]), 2: ("‖u‖₂² + ‖v‖_∞²", [2, "inf"])}[pair[0]]
+    assert words in str(solution.certificate)
+    assert words in render_report(solution=solution)
+    pn.save(solution, tmp_path / "model")
+    assert json.loads((tmp_path / "model" / "certificate.json").read_text())["penalty"] == written
+    again = pn.load(tmp_path / "model")
+    assert again.penalty == again.certificate.penalty == again.problem(X, Y).penalty == pair
+    assert again.certificate == solution.certificate
+    assert again.certify(X, Y, tol=1e-6).primal == pytest.approx(solution.certificate.primal, rel=1e-12)
+    assert "‖" not in str(pn.solve(formulate("mlp", X, Y, gates=3, beta=1.0)).certificate)
+
+
+def test_a_folder_whose_norms_are_not_its_certificate_s_is_refused():
     solution = pn.solve(formulate("mlp", *data(), gates=3, beta=1.0, penalty=(1, 2)))
-    with pytest.raises(ValueError, match=r"a model folder is for weight decay, penalty \(2, 2\).*\(1, 2\)"):
-        pn.save(solution, tmp_path / "model")
-    with pytest.raises(ValueError, match="a report is for weight decay"):
-        render_report(solution=solution)
+    model = SavedModel.of(solution.problem, solution.network(), solution.certificate)
+    told = model.certificate.to_dict()
+    assert SavedModel.read(model.header(), model.tensors(), told).penalty == (1, 2)
+    for wrong, words in (([2, 2], "its certificate"), ([1, 3], "penalty"), ("12", "expected list"), ([1], "penalty")):
+        with pytest.raises(ValueError, match=words):
+            SavedModel.read(model.header(), model.tensors(), told | {"penalty": wrong})
+
+
+@pytest.mark.parametrize("pair", [*COMPUTABLE, *HARD])
+@pytest.mark.parametrize("loss", ["squared", "softmax"])
+def test_the_independent_checker_agrees(pair, loss):
+    X, Y = data()
+    Y = torch.eye(3, dtype=torch.float64)[torch.arange(20) % 3] if loss == "softmax" else Y
+    solution = pn.solve(formulate("mlp", X, Y, gates=4, loss=loss, beta=0.5, penalty=pair), tol=1e-5)
+    verdict = verify_network(solution.problem, solution.network(), X.numpy(), Y.numpy())
+    assert verdict.primal == pytest.approx(solution.certificate.primal, rel=1e-12)
+    assert verdict.polar_max == pytest.approx(solution.certificate.polar_max, rel=1e-9)
+    assert verdict.relative_gap == pytest.approx(solution.certificate.relative_gap, abs=1e-9)
 
 
 def test_sparse_first_layers_come_of_the_one_norm():

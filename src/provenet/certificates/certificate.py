@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from provenet.certificates.conditions import rank_conditions
 from provenet.certificates.gap import Gap, duality_gap, relative_gap
+from provenet.gauges.mixed import WEIGHT_DECAY, Penalty, in_words, written
 from provenet.problem import Problem, Program
 from provenet.variable import Factors
 
@@ -24,7 +25,8 @@ class Certificate:
 
     ``theorem_bound`` is BM Thm 3.4's (polar_max/β − 1)₊ and ``conditions`` its companions: reported, never relied on.
     ``method`` says over what ``polar_max`` was bounded: "gates", one after the other, for ReLU all arrangements if the
-    scope says so; or all u at once.  ``better``: a network with a lower objective, if one was found; see `improve`.
+    scope says so; or all u at once.  ``penalty``: the norms (C, R) of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²) in the objective.
+    ``better``: a network with a lower objective, if one was found; see `improve`.
     """
 
     primal: float
@@ -36,6 +38,7 @@ class Certificate:
     tol: float
     conditions: dict[str, bool] = field(default_factory=dict)
     method: str = "gates"
+    penalty: Penalty = WEIGHT_DECAY
     better: nn.Module | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -74,9 +77,11 @@ class Certificate:
     def rows(self) -> list[tuple[str, str]]:
         """The certificate as a person reads it: names and values."""
         how = self.bound if self.method == "gates" else f"{self.bound}, by {self.method}"
+        other = [] if self.penalty == WEIGHT_DECAY else [("penalty of a neuron", in_words(self.penalty))]
         return [
             ("status", f"{self.status} (relative gap ≤ {self.tol:g} asked)"),
             ("scope", self.scope),
+            *other,
             ("primal", f"{self.primal:.12g}"),
             ("dual", f"{self.dual:.12g}"),
             ("gap", f"{self.gap:.3e}"),
@@ -111,20 +116,28 @@ def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certific
         prediction = predict(network, problem) / problem.output_unit
         convex = problem.program.operator.forward_factors(factors)
         check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
-    return certificate_of(problem.program, prediction, factors, problem.beta, problem.value_scale, problem.scope, tol)
+    units = problem.beta, problem.value_scale
+    return certificate_of(problem.program, prediction, factors, *units, problem.scope, tol, penalty=problem.penalty)
 
 
 def certificate_of(
-    program: Program, prediction: Tensor, factors: Factors, beta: float, scale: float, scope: str, tol: float
+    program: Program,
+    prediction: Tensor,
+    factors: Factors,
+    beta: float,
+    scale: float,
+    scope: str,
+    tol: float,
+    **more: Any,
 ) -> Certificate:
     """The certificate of neurons and their prediction, both in the program's units.
 
-    beta: in the user's units.  scale: the objective's in the user's units over the program's.
+    beta: in the user's units.  scale: the objective's in the user's units over the program's.  more: other fields.
     """
     # they suppose rotations U → UQ, which neither cones nor other norms allow
     conditions = rank_conditions(factors, *program.operator.stack_shape) if program.gauge.rotates else {}
     gap = duality_gap(program, prediction, float(program.gauge.penalty(factors)), final=True)
-    return certificate_from(gap, program.beta, beta, scale, scope, tol, conditions=conditions)
+    return certificate_from(gap, program.beta, beta, scale, scope, tol, conditions=conditions, **more)
 
 
 def certificate_from(
@@ -171,7 +184,7 @@ def predict(network: nn.Module, problem: Problem) -> Tensor:
 
 
 def _told(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: value for name, value in pairs if name != "better"}
+    return {name: written(value) if name == "penalty" else value for name, value in pairs if name != "better"}
 
 
 def _finite(x: float) -> bool:

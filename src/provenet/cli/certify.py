@@ -79,6 +79,7 @@ def _second_opinion(model: SavedModel, problem: Problem) -> float:
         mask=_array(problem.mask),
         group=_array(group),
         gate_group=_array(problem.gate_group),
+        penalty=problem.penalty,
         **problem.block.settings(),
         **model.loss_settings,
     ).relative_gap

@@ -83,7 +83,8 @@ class ProvenEstimator(BaseEstimator):
     max_seconds: float | None
     verbose: int
     random_state: Any
-    whiten: bool = False  # of estimators that have this setting
+    whiten: bool
+    penalty: Any
 
     network_: nn.Module
     certificate_: Certificate
@@ -141,6 +142,7 @@ class ProvenEstimator(BaseEstimator):
             sample_weight=data.weight,
             loss_settings=self._loss_settings(),
             mask=data.mask,
+            penalty=self.penalty,
         )
 
     def _whitened(self, X: NDArray[Any]) -> NDArray[Any]:

@@ -15,6 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from provenet.blocks.base import Block
 from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, read_weights
 from provenet.estimators.search import BetaSearch
+from provenet.gauges.mixed import WEIGHT_DECAY
 
 _LOSSES = ("softmax", "logistic")
 
@@ -89,8 +90,9 @@ class ProvenClassifier(SingleBeta, _Classifier):
     s); ``fit_intercept``, for "mlp" alone, gives X a column of ones, whose weights are penalised like the others (a
     block object has its own settings); ``solver``, ``tol``, ``max_steps`` and ``max_seconds`` as in `provenet.solve`;
     ``class_weight`` a dict, "balanced" or None; ``warm_start`` begins at the last solution where sizes and gates agree;
-    ``verbose=1`` prints each look at the gap; ``whiten``
-    (ZCA, for tables with no more samples than features) makes XXᵀ = I first, and does the same to new data.
+    ``verbose=1`` prints each look at the gap; ``whiten`` (ZCA, for tables with no more samples than features) makes
+    XXᵀ = I first, and does the same to new data; ``penalty`` the norms (C, R) of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), as in
+    `provenet.formulate`, if not weight decay's.
 
     Fitted: ``network_`` (a torch module: its outputs are the logits), ``certificate_``, ``dual_gap_`` (the
     certificate's absolute gap), ``n_iter_``, ``solution_``, ``classes_``, ``sample_shape_``, ``n_features_in_``.
@@ -114,6 +116,7 @@ class ProvenClassifier(SingleBeta, _Classifier):
         verbose: int = 0,
         random_state: Any = 0,
         whiten: bool = False,
+        penalty: tuple[float, float] = WEIGHT_DECAY,
     ):
         self.block = block
         self.activation = activation
@@ -131,6 +134,7 @@ class ProvenClassifier(SingleBeta, _Classifier):
         self.verbose = verbose
         self.random_state = random_state
         self.whiten = whiten
+        self.penalty = penalty
 
 
 class ProvenClassifierCV(BetaSearch, _Classifier):
@@ -138,7 +142,8 @@ class ProvenClassifierCV(BetaSearch, _Classifier):
 
     ``betas``: how many, log-spaced from β_max down to ``beta_ratio``·β_max, or the values.  ``cv`` and ``scoring`` as
     in scikit-learn (accuracy by default).  β is in units of all the data: a fold with a share s of the weight is
-    trained at s·β.  The other parameters are those of `ProvenClassifier`.
+    trained at s·β; with ``whiten`` each fold has a whitening of its own.  The other parameters are those of
+    `ProvenClassifier`.
 
     Fitted, besides the attributes of `ProvenClassifier`: ``betas_`` (decreasing), ``cv_scores_`` (folds, betas),
     ``beta_``, and ``path_``, the solutions on all the data from ``betas_[0]`` down to ``beta_``.
@@ -163,6 +168,8 @@ class ProvenClassifierCV(BetaSearch, _Classifier):
         class_weight: Mapping[Any, float] | str | None = None,
         verbose: int = 0,
         random_state: Any = 0,
+        whiten: bool = False,
+        penalty: tuple[float, float] = WEIGHT_DECAY,
     ):
         self.block = block
         self.activation = activation
@@ -181,6 +188,8 @@ class ProvenClassifierCV(BetaSearch, _Classifier):
         self.class_weight = class_weight
         self.verbose = verbose
         self.random_state = random_state
+        self.whiten = whiten
+        self.penalty = penalty
 
 
 def _times_class_weight(

@@ -13,6 +13,7 @@ from sklearn.metrics import r2_score
 from provenet.blocks.base import Block
 from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, read_weights
 from provenet.estimators.search import BetaSearch
+from provenet.gauges.mixed import WEIGHT_DECAY
 
 _LOSSES = ("squared", "huber")
 
@@ -64,7 +65,8 @@ class ProvenRegressor(SingleBeta, _Regressor):
     ``fit_intercept``, for "mlp" alone, gives X a column of ones, whose weights are penalised like the others (a block
     object has its own settings); ``solver``, ``tol``, ``max_steps`` and ``max_seconds`` as in `provenet.solve`;
     ``warm_start`` begins at the last solution where sizes and gates agree; ``verbose=1`` prints each look at the gap;
-    ``whiten`` (ZCA, for tables with no more samples than features) makes XXᵀ = I first, and does the same to new data.
+    ``whiten`` (ZCA, for tables with no more samples than features) makes XXᵀ = I first, and does the same to new data;
+    ``penalty`` the norms (C, R) of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), as in `provenet.formulate`, if not weight decay's.
 
     Fitted: ``network_`` (a torch module), ``certificate_``, ``dual_gap_`` (the certificate's absolute gap),
     ``n_iter_``, ``solution_``, ``sample_shape_``, ``n_features_in_``.
@@ -88,6 +90,7 @@ class ProvenRegressor(SingleBeta, _Regressor):
         verbose: int = 0,
         random_state: Any = 0,
         whiten: bool = False,
+        penalty: tuple[float, float] = WEIGHT_DECAY,
     ):
         self.block = block
         self.activation = activation
@@ -105,6 +108,7 @@ class ProvenRegressor(SingleBeta, _Regressor):
         self.verbose = verbose
         self.random_state = random_state
         self.whiten = whiten
+        self.penalty = penalty
 
 
 class ProvenRegressorCV(BetaSearch, _Regressor):
@@ -112,7 +116,7 @@ class ProvenRegressorCV(BetaSearch, _Regressor):
 
     ``betas``: how many, log-spaced from β_max down to ``beta_ratio``·β_max, or the values.  ``cv`` and ``scoring`` as
     in scikit-learn (R² by default).  β is in units of all the data: a fold with a share s of the weight is trained at
-    s·β.  The other parameters are those of `ProvenRegressor`.
+    s·β; with ``whiten`` each fold has a whitening of its own.  The other parameters are those of `ProvenRegressor`.
 
     Fitted, besides the attributes of `ProvenRegressor`: ``betas_`` (decreasing), ``cv_scores_`` (folds, betas),
     ``beta_``, and ``path_``, the solutions on all the data from ``betas_[0]`` down to ``beta_``.
@@ -137,6 +141,8 @@ class ProvenRegressorCV(BetaSearch, _Regressor):
         max_seconds: float | None = None,
         verbose: int = 0,
         random_state: Any = 0,
+        whiten: bool = False,
+        penalty: tuple[float, float] = WEIGHT_DECAY,
     ):
         self.block = block
         self.activation = activation
@@ -155,3 +161,5 @@ class ProvenRegressorCV(BetaSearch, _Regressor):
         self.max_seconds = max_seconds
         self.verbose = verbose
         self.random_state = random_state
+        self.whiten = whiten
+        self.penalty = penalty

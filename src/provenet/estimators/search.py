@@ -80,9 +80,11 @@ class BetaSearch:
         scores = np.full((len(folds), len(self.betas_)), np.nan)
         short = 0
         for row, (train, test) in zip(scores, folds, strict=True):
-            solutions = self._follow(self._formulate(data.rows(train), 1.0, seed), self.betas_ * _share(data, train))
+            model = copy.copy(self)  # a fold has a whitening of its own
+            problem = model._formulate(data.rows(train), 1.0, seed)
+            solutions = model._follow(problem, self.betas_ * _share(data, train))
             short += sum(s.status is not Status.SOLVED for s in solutions)
-            row[:] = [self._score(scorer, solution, data, test) for solution in solutions]
+            row[:] = [model._score(scorer, solution, data, test) for solution in solutions]
         if short:
             warnings.warn(
                 f"{type(self).__name__}: {short} of {scores.size} fits in the folds stopped above tol={self.tol:g}; "

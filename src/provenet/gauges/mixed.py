@@ -45,6 +45,22 @@ def _is_norm(norm: Any) -> bool:
     return isinstance(norm, Real) and not isinstance(norm, bool) and norm in _NORMS
 
 
+def written(penalty: Penalty) -> list[int | str]:
+    """The norms as JSON has them, which knows no infinity."""
+    return ["inf" if norm == math.inf else int(norm) for norm in penalty]
+
+
+def read_penalty(norms: Any) -> Penalty:
+    """Back from `written`."""
+    return as_penalty([math.inf if norm == "inf" else norm for norm in norms] if isinstance(norms, list) else norms)
+
+
+def in_words(penalty: Penalty) -> str:
+    """The penalty of a neuron (u, v), as formulas have it."""
+    first, second = ({1.0: "₁", 2.0: "₂", math.inf: "_∞"}[float(norm)] for norm in penalty)
+    return f"½(‖u‖{first}² + ‖v‖{second}²)"
+
+
 def gauge_of(penalty: Penalty, p: int, q: int) -> Gauge:
     """The gauge of neurons u (p,), v (q,) under this penalty.  Of a single weight all norms are one."""
     first, second = (1.0 if p == 1 else penalty[0]), (1.0 if q == 1 else penalty[1])

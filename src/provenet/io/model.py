@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from provenet.blocks import Block, formulate, make_block
 from provenet.certificates import Certificate, certify
+from provenet.gauges.mixed import WEIGHT_DECAY, Penalty, read_penalty, written
 from provenet.io.fingerprint import check_fingerprint, differences, digest, fingerprint
 from provenet.io.schema import SchemaError, take
 from provenet.nn.base import ACTIVATIONS
-from provenet.problem import Problem, check_weight_decay
+from provenet.problem import Problem
 from provenet.variable import Factors
 
 _LARGEST_SAMPLE = 2**28  # numbers
@@ -28,8 +29,8 @@ class SavedModel:
     ``gate_vectors`` (P, p) are all gates of the problem, used by a neuron or not, and ``gate_group`` (P,) their groups
     where the block has groups.  ``data`` is the fingerprint of the samples, targets, weights and mask; ``weights`` is
     the digest of the network the certificate speaks of.  ``complete``: the gates are all arrangements of the data,
-    found anew on data given anew.  ``run`` says how the network was found, ``source`` where the
-    data came from.
+    found anew on data given anew.  ``penalty``: the norms of the first and second layer.  ``run`` says how the network
+    was found, ``source`` where the data came from.
     """
 
     network: nn.Module
@@ -45,12 +46,12 @@ class SavedModel:
     weights: str
     gate_group: Tensor | None = None
     complete: bool = False
+    penalty: Penalty = WEIGHT_DECAY
     run: Mapping[str, Any] = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def of(problem: Problem, network: nn.Module, certificate: Certificate, **more: Any) -> SavedModel:
-        check_weight_decay(problem, "a model folder")
         return SavedModel(
             network=network,
             certificate=certificate,
@@ -63,6 +64,7 @@ class SavedModel:
             gate_vectors=problem.gate_vectors,
             gate_group=problem.gate_group,
             complete=problem.complete,
+            penalty=problem.penalty,
             data=fingerprint(problem),
             weights=network_digest(network),
             **more,
@@ -83,6 +85,7 @@ class SavedModel:
             loss_settings=dict(self.loss_settings),
             mask=mask,
             gate_group=self.gate_group if self.activation != "linear" else None,
+            penalty=self.penalty,
         )
 
     def certify(self, X: Any, Y: Any, sample_weight: Any = None, tol: float = 1e-4, mask: Any = None) -> Certificate:
@@ -105,6 +108,7 @@ class SavedModel:
                 "loss": self.loss,
                 "loss_settings": dict(self.loss_settings),
                 "beta": self.beta,
+                "penalty": written(self.penalty),
             },
             "run": dict(self.run),
             "data": dict(self.data),
@@ -144,6 +148,7 @@ class SavedModel:
             gate_vectors=tensors.get("gate_vectors"),
             gate_group=tensors.get("gate_group"),
             complete=take({"complete": False} | problem, "complete", bool),
+            penalty=_penalty(problem),
             data=check_fingerprint(take(header, "data", dict)),
             weights=network_digest(network),
             run=take(header, "run", dict),
@@ -152,8 +157,15 @@ class SavedModel:
         _check_sizes(model)
         if model.certificate.beta != model.beta:
             raise SchemaError(f"beta: the model has {model.beta!r}, its certificate {model.certificate.beta!r}")
+        if model.certificate.penalty != model.penalty:
+            raise SchemaError(f"penalty: the model has {model.penalty}, its certificate {model.certificate.penalty}")
         _check_scope(model)
         return model
+
+
+def _penalty(record: dict[str, Any]) -> Penalty:
+    """Folders from before there were others have weight decay."""
+    return read_penalty(take({"penalty": written(WEIGHT_DECAY)} | record, "penalty", list))
 
 
 def network_digest(network: nn.Module) -> str:
@@ -228,11 +240,11 @@ def _fit_together(shapes: dict[str, tuple[int, ...]], groups: int) -> bool:
 
 
 def read_certificate(saved: dict[str, Any]) -> Certificate:
-    saved = {"method": "gates"} | saved  # folders from before there was another
+    saved = {"method": "gates", "penalty": written(WEIGHT_DECAY)} | saved  # folders from before there were others
     kinds: dict[str, type] = {"scope": str, "bound": str, "conditions": dict, "method": str}
-    names = [f.name for f in fields(Certificate) if f.name != "better"]
+    names = [f.name for f in fields(Certificate) if f.name not in ("better", "penalty")]
     values: dict[str, Any] = {name: take(saved, name, kinds.get(name, float)) for name in names}
-    certificate = Certificate(**values)
+    certificate = Certificate(**values, penalty=_penalty(saved))
     if not all(isfinite(value) for value in values.values() if isinstance(value, float)) or certificate.beta <= 0:
         raise SchemaError("certificate: its numbers are not finite, or beta is not positive")
     if certificate.to_dict() != {name: saved.get(name) for name in certificate.to_dict()}:

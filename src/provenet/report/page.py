@@ -13,7 +13,6 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from provenet.problem import check_weight_decay
 from provenet.report import figures, tables, words
 from provenet.report.anatomy import Anatomy, dissect
 from provenet.report.betapath import beta_path
@@ -84,7 +83,6 @@ def render_report(
     """
     if scores is not None and (path is None or len(scores) != len(path)):
         raise ValueError("scores: give one score for each solution of path.")
-    check_weight_decay(solution.problem, "a report")
     fit = evaluate(solution, X, y, predict, classes, mask)
     anatomy = dissect(solution)
     features = _feature_names(fit, feature_names)

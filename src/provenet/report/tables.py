@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from provenet.gauges.mixed import WEIGHT_DECAY, in_words
 from provenet.report.canvas import shortened
 from provenet.report.fit import Fit
 from provenet.report.nouns import has_tokens, nouns, sample_shape
@@ -92,6 +93,7 @@ def _settings(solution: Solution) -> Table:
         ("gates", count(problem.program.operator.n_gates) if problem.gate_vectors is not None else "none"),
         ("loss", LOSSES.get(problem.loss.name, problem.loss.name)),
         *([("readout", problem.readout)] if has_tokens(problem) else []),
+        *([] if problem.penalty == WEIGHT_DECAY else [("penalty of a neuron", in_words(problem.penalty))]),
         ("β", number(problem.beta, 6)),
         ("β_max", f"{number(problem.beta_max, 6)} (from here on the zero network is the best)"),
         ("β ÷ β_max", number(problem.beta / problem.beta_max if problem.beta_max else float("inf"))),

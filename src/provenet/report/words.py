@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR
 
 from provenet.certificates import Certificate
+from provenet.gauges.mixed import WEIGHT_DECAY, in_words
 from provenet.problem import Problem
 from provenet.report.nouns import any_number, has_tokens, nouns
 from provenet.report.numerals import count, number, outward, percent, seconds
@@ -100,7 +101,7 @@ def meaning(problem: Problem, certificate: Certificate) -> list[str]:
     loss = LOSSES.get(problem.loss.name, problem.loss.name)
     points = [
         f"The objective is the {loss}, summed over {_summed_over(problem)}, "
-        f"plus β/2 times the squared weights of both layers, with β = {number(problem.beta)}.",
+        f"plus {_decay(problem)}, with β = {number(problem.beta)}.",
         "The lower bound holds for networks of any width, trained in any way and for any time. "
         "It comes from convex duality and supposes nothing of the solver: no convergence, no luck.",
         "Both numbers were recomputed from the weights of the network and the data, in double precision, "
@@ -112,6 +113,14 @@ def meaning(problem: Problem, certificate: Certificate) -> list[str]:
     if certificate.bound == "probabilistic":
         points.append("One step of the bound is probabilistic: it fails with a probability of at most 10⁻¹².")
     return points
+
+
+def _decay(problem: Problem) -> str:
+    if problem.penalty == WEIGHT_DECAY:
+        return "β/2 times the squared weights of both layers"
+    return (
+        f"β times {in_words(problem.penalty)} for every {nouns(problem).neuron} with first layer u and second layer v"
+    )
 
 
 def _summed_over(problem: Problem) -> str:

@@ -7,6 +7,7 @@ For a two-layer block  f(X_i) = Σ_j B_i(D_j Φ_i u_j, v_j),  D_j = 1{Φ_i g_j �
     polar  = max_k σ_max(A_k*Θ)  over every gate k of the problem, A_k(uvᵀ)_i = B_i(D_k Φ_i u, v)
     dual   = −L*(τΘ)  for a τ with τ·polar ≤ β
 
+With other norms than weight decay's, ‖u_j‖_C² + ‖v_j‖_R², the polar is max uᵀ(A_k*Θ)v over ‖u‖_C ≤ 1 and ‖v‖_R ≤ 1.
 For ReLU D_j = 1{Φ_i u_j ≥ 0}, a gate is an activation pattern, and the polar is max ‖(A_k*Θ)ᵀu‖ over unit u that have
 it.
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from provenet.verify.cones import cone_bound, sectors
 from provenet.verify.forms import Rows, make_form
 from provenet.verify.losses import EPS, LOSSES, best_squared_scale, targets
+from provenet.verify.norms import checked, pull_of_one, squared_lengths, strongest
 
 Array = NDArray[np.float64]
 _BATCH_NUMBERS = 2**17  # of X at a time
@@ -63,6 +64,7 @@ def verify(
     pool: Any = 1,
     relu: bool = False,
     all_arrangements: bool = False,
+    penalty: Any = (2, 2),
 ) -> Verdict:
     """The verdict on a network's weights and its data, in the user's own units.
 
@@ -74,6 +76,7 @@ def verify(
     loss: "squared", "softmax", "logistic" or "huber" (with its ``delta``).  The rest are settings of the blocks.
     relu: the neurons are their own gates, and gate_vectors name the activation patterns that networks may have.  In the
     plane, where p = 2, ``all_arrangements`` finds all there are.
+    penalty (C, R): the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²); (2, 2) is weight decay.
     """
     if loss not in LOSSES:
         raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, LOSSES))}.")
@@ -85,12 +88,15 @@ def verify(
         raise ValueError("gates: a ReLU neuron is its own gate; leave them out.")
     if all_arrangements and not (relu and groups == 1):
         raise ValueError("all_arrangements: it goes with relu and blocks without groups.")
+    norms = checked(penalty)
+    if norms != (2, 2) and (block != "mlp" or (relu and norms != (2, 1))):
+        raise ValueError(f"penalty: {penalty} goes with block 'mlp', and for ReLU no other than (2, 1) is judged.")
     X, Y, mask, w = _used(X, Y, mask, sample_weight)
     first, second = (np.asarray(a, dtype=np.float64) for a in (first, second))
     settings = {"fit_intercept": fit_intercept, "scale": scale, "grid": grid, "window": window, "kernel": kernel}
     settings |= {"stride": stride, "padding": padding, "dilation": dilation, "pool": pool}
     form = make_form(block, X.shape, settings)
-    data = _Samples(form, X, readout, mask, relu)
+    data = _Samples(form, X, readout, mask, relu, norms)
     if relu and gate_vectors is None:
         gate_vectors, gate_group = (data.sectors(first.shape[1]), None) if all_arrangements else (first, group)
     elif all_arrangements:
@@ -107,7 +113,8 @@ def verify(
     w = data.row_weights(w)
     rows = (-1, Y.shape[-1])
     value, theta, conjugate = LOSSES[loss](prediction.reshape(rows), Y.reshape(rows), delta)
-    primal = float((w * value).sum()) + beta / 2 * float((first**2).sum() + (second**2).sum())
+    decay = squared_lengths(first, norms[0]) + squared_lengths(second, norms[1])
+    primal = float((w * value).sum()) + beta / 2 * decay
 
     weighted = (w * theta).reshape(Y.shape)  # the gradient of the weighted loss
     sizes = first.shape[1], second.shape[1]
@@ -170,8 +177,16 @@ class _Parts:
 class _Samples:
     """The samples, batch by batch, and how tokens are read out: outputs (n, t, c) → predictions."""
 
-    def __init__(self, form: Rows, X: NDArray[Any], readout: str, mask: NDArray[np.bool_] | None, relu: bool) -> None:
-        self.form, self.X, self.readout, self.relu = form, X, readout, relu
+    def __init__(
+        self,
+        form: Rows,
+        X: NDArray[Any],
+        readout: str,
+        mask: NDArray[np.bool_] | None,
+        relu: bool,
+        norms: tuple[float, float],
+    ) -> None:
+        self.form, self.X, self.readout, self.relu, self.norms = form, X, readout, relu, norms
         self.size = min(max(_BATCH_NUMBERS // X[0].size, 16), 4096)
         self.mask = mask
         if mask is not None and (X.ndim != 3 or mask.shape != X.shape[:2] or not mask.any(axis=1).all()):
@@ -235,7 +250,7 @@ class _Samples:
         return (w[:, None] * there).reshape(-1, 1)
 
     def polar(self, b: int, theta: Array, weights: tuple[int, int], parts: _Parts) -> float:
-        """max_k σ_max(A_k*Θ) over the gates of group b: no less, rounding included."""
+        """max_k γ°(A_k*Θ) over the gates of group b, σ_max for weight decay: no less, rounding included."""
         outputs = theta.shape[-1] // parts.groups
         theta = theta[..., b * outputs : (b + 1) * outputs]
         vectors = parts.judged(b, weights[0])
@@ -254,15 +269,15 @@ class _Samples:
             terms = max(terms, sides.shape[0] * sides.shape[1])
         # an entry rounds where X is prepared, in the sum over a batch, and where batches are added
         roundings = self.X[0].size + terms + len(self.X) // self.size + 8
-        hidden_by_rounding = roundings * EPS * _frobenius_norm(sizes)
+        hidden_by_rounding = roundings * EPS * _frobenius_norm(sizes) * pull_of_one(self.norms, *weights)
         polar = hidden_by_rounding + self._largest(slopes, vectors, parts)
         if not np.isfinite(polar):
             raise ValueError("X, Y: at these sizes the dual leaves the range of float64; rescale them.")
         return polar
 
     def _largest(self, slopes: Array, vectors: Array | None, parts: _Parts) -> float:
-        """max_k σ_max(G_k), for ReLU over the cones of the patterns, the largest norms first."""
-        norms = np.array([_spectral_norm_upper(G) for G in slopes])
+        """max_k γ°(G_k), for ReLU over the cones of the patterns, the largest pulls first."""
+        norms = np.array([strongest(G, self.norms) for G in slopes])
         rows = self.table() if self.relu and parts.groups == 1 else None
         if rows is None or vectors is None:
             return float(norms.max())
@@ -270,8 +285,13 @@ class _Samples:
         for k in np.argsort(-norms):
             if norms[k] <= found:
                 break
-            found = max(found, cone_bound(slopes[k], np.where((rows @ vectors[k] >= 0)[:, None], rows, -rows)))
+            cone = np.where((rows @ vectors[k] >= 0)[:, None], rows, -rows)
+            found = max(found, *(cone_bound(G, cone) for G in self._judged_apart(slopes[k])))
         return found
+
+    def _judged_apart(self, G: Array) -> list[Array]:
+        """With the 1-norm for second layers a neuron writes to one output; else all outputs are judged together."""
+        return list(G.T[:, :, None]) if self.norms[1] == 1 else [G]
 
     def table(self) -> Array | None:
         """The rows of Φ, of unit length, without those of zeros; None where hidden values are no such table's."""
@@ -300,7 +320,3 @@ def _frobenius_norm(G: Array) -> float:
     """Without squares of huge numbers."""
     largest = float(np.abs(G).max())
     return largest * float(np.linalg.norm(G / largest)) if largest > 0 else 0.0
-
-
-def _spectral_norm_upper(G: Array) -> float:
-    return float(np.linalg.svd(G, compute_uv=False)[0]) * (1 + 8 * sum(G.shape) * EPS)
