@@ -138,5 +138,9 @@ def test_wrong_use(run, options, says, tmp_path):
 def test_a_mask_that_no_block_can_use(run):
     np.savez("data.npz", X=np.ones((4, 3, 2)), y=[0, 1, 0, 1], mask=np.ones((4, 3)))
     answer = run("fit", "data.npz", "--block", "fnet", *FAST)
-    assert answer.code == 1
-    assert "mask: block 'fnet' has a fixed number of tokens" in answer.err
+    assert answer.code == 2
+    assert "it holds a mask, but block 'fnet' has a fixed number of tokens" in answer.err
+    np.savez("plain.npz", X=np.random.default_rng(0).normal(size=(4, 3, 2)), y=[0, 1, 0, 1])
+    assert run("fit", "plain.npz", "--block", "fnet", *FAST).code == 0
+    for command in ("predict", "certify"):
+        assert run(command, "model", "data.npz").code == 2

@@ -115,7 +115,10 @@ def test_a_fit_that_stops_short_says_so_and_fails(run, flowers):
         (["-t", "kind", "--solver", "luck"], 2, "choose auto or one of"),
         (["-t", "kind", "--task", "regression"], 1, "column 'kind', line 2: "),
         (["-t", "width"], 1, "column 'kind', line 2: "),
-        (["-t", "kind", "--loss", "squared"], 1, "loss: 'squared' is not a classifier's"),
+        (["-t", "kind", "--loss", "squared"], 2, "squared is not a loss of classification; choose softmax or logistic"),
+        (["-t", "count", "--drop", "kind", "--task", "regression", "--loss", "softmax"], 2, "choose squared or huber"),
+        (["-t", "kind", "--drop", "count", "--penalty", "1,3"], 2, "'1,3' is not two norms"),
+        (["-t", "kind", "--drop", "count", "--penalty", "1"], 2, "such as 1,2"),
     ],
 )
 def test_wrong_use(run, flowers, arguments, code, says, tmp_path):
@@ -189,6 +192,15 @@ def test_predict_finds_its_columns(run, model, tmp_path):
     answer = run("predict", model, "other.csv")
     assert answer.code == 2
     assert "'width', which the model was fitted with, is missing" in answer.err
+
+
+def test_samples_of_another_shape_are_wrong_use(run, values, tmp_path):
+    assert run("fit", values, *FAST).code == 0
+    np.savez(tmp_path / "wide.npz", X=np.ones((4, 5)), y=np.ones((4, 2)))
+    for command in ("predict", "certify"):
+        answer = run(command, "model", "wide.npz")
+        assert answer.code == 2
+        assert "its samples have shape (5,), the model was fitted on (3,)" in " ".join(answer.err.split())
 
 
 def test_regressions_have_no_probabilities(run, values):

@@ -82,4 +82,9 @@ def test_whitening_goes_with_the_model(table: Path, tmp_path: Path) -> None:
     assert fitted.exit_code == 0, fitted.output
     assert run("certify", out, wide).exit_code == 0
     assert run("export", out).exit_code == 1
-    assert run("fit", wide, "--whiten", "--cv", "2", "-o", tmp_path / "cv").exit_code == 2
+    chosen = run(
+        "fit", wide, "--whiten", "--cv", "2", "--betas", "3", "--gates", "6", "--no-report", "-o", out, "--json"
+    )
+    assert chosen.exit_code == 0, chosen.output
+    assert run("certify", out, wide).exit_code == 0
+    assert pn.load(out).whiten

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from sklearn.base import clone
+from sklearn.model_selection import KFold
 
 import provenet as pn
 
@@ -39,3 +40,22 @@ def test_more_samples_than_features_are_refused() -> None:
         pn.ProvenClassifier(whiten=True).fit(X, y)
     with pytest.raises(ValueError, match="n ≤ d"):
         pn.ProvenRegressor(whiten=True).fit(X, y.astype(float))
+
+
+def test_every_fold_of_a_search_has_a_whitening_of_its_own(tmp_path: Path) -> None:
+    X, _ = data()
+    y = X[:, 0] - X[:, 1]
+    settings = {"n_gates": 5, "fit_intercept": False, "whiten": True, "tol": 1e-7}
+    search = pn.ProvenRegressorCV(betas=3, cv=2, **settings).fit(X, y)
+    seen = search.solution_.problem.X
+    assert torch.allclose(seen @ seen.T, torch.eye(8, dtype=torch.float64), atol=1e-9)
+    for scores, (train, test) in zip(search.cv_scores_, KFold(2).split(X), strict=True):
+        for score, beta in zip(scores, search.betas_, strict=True):
+            alone = pn.ProvenRegressor(beta=beta / 2, **settings).fit(X[train], y[train])
+            assert score == pytest.approx(alone.score(X[test], y[test]), abs=1e-3)
+    pn.save(search, tmp_path / "model")
+    again = pn.load(tmp_path / "model")
+    assert again.whiten
+    assert np.array_equal(again.predict(X + 0.01), search.predict(X + 0.01))
+    with pytest.raises(ValueError, match="n ≤ d"):
+        pn.ProvenRegressorCV(whiten=True).fit(X[:, :5], y)

@@ -89,7 +89,7 @@ def formulate(
     complete = isinstance(gates, str) and gates == "all"
     if complete and activation != "relu":
         raise ValueError(f"gates: 'all' enumerates the arrangements of ReLU, not those of {activation!r}.")
-    penalty = _checked_penalty(penalty, block, activation)
+    penalty = checked_penalty(penalty, block, activation)
     if readout not in READOUTS:
         raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
     if readout == "tokens" and not block.tokens:
@@ -144,7 +144,8 @@ def formulate(
     )
 
 
-def _checked_penalty(penalty: Any, block: Block, activation: str) -> Penalty:
+def checked_penalty(penalty: Any, block: Block, activation: str) -> Penalty:
+    """The norms (C, R), if networks of this block can be judged by them."""
     norms = as_penalty(penalty)
     if norms != WEIGHT_DECAY and not (isinstance(block, MLP) and activation != "relu"):
         raise ValueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, fields
+from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -13,6 +14,7 @@ import typer
 from numpy.typing import NDArray
 
 from provenet.blocks import BLOCKS, Block, make_block
+from provenet.data.table import ColumnError
 
 _ELSEWHERE = {"fit_intercept": "--intercept / --no-intercept"}  # settings with an option of their own
 
@@ -79,6 +81,14 @@ def check_fits(block: Block, X: NDArray[Any], outputs: int) -> None:
         block.check(torch.from_numpy(one).expand(len(X), *one.shape[1:]), outputs)  # of the data's shape, uncopied
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--block, --set") from None
+
+
+def check_mask(path: Path, block: Block, mask: NDArray[Any] | None) -> None:
+    """A mask in the data of a block that takes none is wrong use."""
+    if mask is not None and not block.masks:
+        raise ColumnError(
+            f"{path}: it holds a mask, but block {block.name!r} has a fixed number of tokens; only attention takes one."
+        )
 
 
 def _parse_setting(block: str, text: str) -> tuple[str, Any]:

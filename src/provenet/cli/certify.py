@@ -10,8 +10,7 @@ from torch import Tensor
 from provenet.certificates import certify as compute_certificate
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, print_certificate, print_json, say, warn
-from provenet.cli.models import shape_of, source_of
-from provenet.data.loading import load_like
+from provenet.cli.models import load_for, source_of
 from provenet.io import SavedModel, load_model, problem_of
 from provenet.problem import Problem
 from provenet.verify import verify
@@ -35,7 +34,7 @@ def certify(
     model, estimator = load_model(folder)
     source = source_of(model, estimator, data)
     task = str(model.source.get("task", "auto"))
-    dataset = load_like(data, source, with_targets=True, task=task, header=header, shape=shape_of(model))
+    dataset = load_for(model, data, source, with_targets=True, task=task, header=header)
     arrays = dataset.X, dataset.y, dataset.weight, dataset.mask
     problem = model.problem(*arrays) if estimator is None else problem_of(estimator, *arrays)
     certificate = compute_certificate(problem, model.network, model.certificate.tol if tol is None else tol)

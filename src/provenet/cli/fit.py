@@ -45,6 +45,7 @@ def fit(
     delta: Annotated[float, typer.Option(callback=o.positive, help="Where the huber loss turns linear.")] = 1.0,
     intercept: o.Intercept = True,
     balanced: Annotated[bool, typer.Option("--balanced", help="Weigh classes against their frequency.")] = False,
+    penalty: o.PenaltyOption = "2,2",  # type: ignore[assignment]  # typer parses it
     whiten: Annotated[
         bool, typer.Option("--whiten", help="Whiten the data first (ZCA); they need no more rows than columns.")
     ] = False,
@@ -59,6 +60,8 @@ def fit(
     """Train a network to a proven optimum; write it, its certificate and a report into a folder.
 
     Example: provenet fit iris.csv --target species --beta 0.01max --out iris
+
+    Example: provenet fit iris.csv --target species --penalty 1,2 --out sparse-iris
 
     Example: provenet fit patches.npz --block attention --tokens 49 --set scale=sqrt_d --out heads
     """
@@ -83,8 +86,8 @@ def fit(
         "class_weight": "balanced" if balanced else None,
     }
     if whiten:
-        if cv is not None or block != "mlp":
-            raise typer.BadParameter("it goes with --block mlp, and not with --cv.", param_hint="--whiten")
+        if block != "mlp":
+            raise typer.BadParameter("it goes with --block mlp.", param_hint="--whiten")
         settings["whiten"] = True
     if cv is not None:
         settings |= {"cv": cv, "betas": betas}
@@ -93,7 +96,7 @@ def fit(
     fitting = o.prepare(
         data, target, features=feature, drop=drop, weight=weight, header=header, task=task, loss=loss,
         block=block, block_settings=set_, tokens=tokens, image=image, readout=readout,
-        search=cv is not None, **settings,
+        penalty=penalty, search=cv is not None, **settings,
     )  # fmt: skip
     if fitting.task == "regression":
         o.refuse_if_given(context, "balanced", "a regression has no classes to weigh.")

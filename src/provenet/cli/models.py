@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from provenet.data.loading import Source
+from provenet.cli.blocks import check_mask
+from provenet.data.loading import Dataset, Source, load_like
 from provenet.data.table import ColumnError
 from provenet.io import SavedModel, load_model
 
@@ -34,3 +35,14 @@ def source_of(model: SavedModel, estimator: Any, path: Path) -> Source:
 def shape_of(model: SavedModel) -> tuple[int, ...]:
     """The shape of a sample the model was fitted on: rows of a file are read so."""
     return tuple(model.data["samples"][1:])
+
+
+def load_for(model: SavedModel, path: Path, source: Source, **options: Any) -> Dataset:
+    """Samples of ``path`` that the model can take; samples of another shape, or a mask it has no use for, are not."""
+    data = load_like(path, source, shape=shape_of(model), **options)
+    found, known = data.X.shape[1:], shape_of(model)
+    tokens_vary = model.block.masks and len(found) == 2 and found[1] == known[-1]
+    if found != known and not tokens_vary:
+        raise ColumnError(f"{path}: its samples have shape {tuple(found)}, the model was fitted on {known}.")
+    check_mask(path, model.block, data.mask)
+    return data

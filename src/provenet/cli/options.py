@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import torch
 import typer
 from numpy.typing import NDArray
 
 from provenet import estimators
-from provenet.cli.blocks import ImageShape, check_fits, chosen_block
+from provenet.blocks import Block
+from provenet.blocks.formulate import checked_penalty
+from provenet.cli.blocks import ImageShape, check_fits, check_mask, chosen_block
 from provenet.data.loading import Dataset, guess_task, load_dataset
 from provenet.estimators.base import ProvenEstimator
+from provenet.gauges.mixed import Penalty, gauge_of
 from provenet.losses import LOSSES
 from provenet.problem import Problem
 from provenet.solvers import METHODS
+
+_KINDS = {"classification": "ProvenClassifier", "regression": "ProvenRegressor"}
 
 Task = Literal["auto", "classification", "regression"]
 Activation = Literal["gated_relu", "relu", "linear"]
@@ -82,6 +89,22 @@ def parse_gates(text: str) -> GateCount:
     return GateCount(int(text))
 
 
+@dataclass(frozen=True)
+class Norms:
+    """Of the first and the second layer."""
+
+    pair: Penalty
+
+
+def parse_norms(text: str) -> Norms:
+    """ "1,2", or "2,inf"."""
+    known = {"1": 1.0, "2": 2.0, "inf": math.inf}
+    names = [name.strip() for name in text.split(",")]
+    if len(names) != 2 or not all(name in known for name in names):
+        raise typer.BadParameter(f"{text!r} is not two norms, each 1, 2 or inf, such as 1,2.")
+    return Norms((known[names[0]], known[names[1]]))
+
+
 def known_loss(value: str | None) -> str | None:
     if value is not None and value not in LOSSES:
         raise typer.BadParameter(f"{value!r} is unknown; choose one of {', '.join(LOSSES)}.")
@@ -128,6 +151,14 @@ Gates = Annotated[
         parser=parse_gates,
         metavar="NUMBER|all",
         help="How many gates to sample; all, with --activation relu: every arrangement there is.",
+    ),
+]
+PenaltyOption = Annotated[
+    Norms,
+    typer.Option(
+        parser=parse_norms,
+        metavar="C,R",
+        help="For mlp: norms of first and second layers, 1, 2 or inf, that beta weighs; 1,2 reads few columns.",
     ),
 ]
 Intercept = Annotated[bool, typer.Option(help="For mlp: give the data a column of ones, its weights penalised too.")]
@@ -177,6 +208,7 @@ def prepare(
     tokens: int | None,
     image: ImageShape | None,
     readout: str,
+    penalty: Norms,
     search: bool = False,
     **settings: Any,
 ) -> Fitting:
@@ -191,14 +223,29 @@ def prepare(
         task = guess_task(data.y, tokens=readout == "tokens")
     if loss is not None:
         settings["loss"] = loss
-    kind = "ProvenClassifier" if task == "classification" else "ProvenRegressor"
-    if kind == "ProvenRegressor":
+    kind = getattr(estimators, _KINDS[task] + ("CV" if search else ""))
+    if loss is not None and loss not in kind.losses:
+        raise typer.BadParameter(
+            f"{loss} is not a loss of {task}; choose {' or '.join(kind.losses)}.", param_hint="--loss"
+        )
+    if task == "regression":
         settings.pop("class_weight", None)
-    settings |= {"block": chosen if block_settings else block, "readout": readout}
-    estimator = getattr(estimators, kind + ("CV" if search else ""))(**settings)
+    settings |= {"block": chosen if block_settings else block, "readout": readout, "penalty": penalty.pair}
     y = data.y if task == "classification" else _as_numbers(path, data.y)
-    check_fits(chosen, data.X, _outputs(y, task, loss, readout))
-    return Fitting(data, y, task, estimator)
+    outputs = _outputs(y, task, loss, readout)
+    check_fits(chosen, data.X, outputs)
+    check_mask(path, chosen, data.mask)
+    _check_penalty(chosen, settings["activation"], penalty.pair, data.X, outputs)
+    return Fitting(data, y, task, kind(**settings))
+
+
+def _check_penalty(block: Block, activation: str, penalty: Penalty, X: NDArray[Any], outputs: int) -> None:
+    """Norms that the block does not have, or that cannot be judged, are wrong use, told before the work."""
+    try:
+        checked_penalty(penalty, block, activation)
+        gauge_of(penalty, *block.weights(torch.zeros(1, *X.shape[1:], dtype=torch.float64), outputs))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--penalty") from None
 
 
 def _outputs(y: NDArray[Any], task: str, loss: str | None, readout: str) -> int:

@@ -46,6 +46,7 @@ def path(
     gates: o.Gates = "100",  # type: ignore[assignment]  # typer parses it
     loss: o.LossOption = None,
     intercept: o.Intercept = True,
+    penalty: o.PenaltyOption = "2,2",  # type: ignore[assignment]  # typer parses it
     solver: o.SolverOption = "auto",
     tol: o.Tol = 1e-4,
     max_steps: o.MaxSteps = None,
@@ -61,7 +62,7 @@ def path(
         o.refuse_if_given(context, "intercept", "it goes with --block mlp.")
     fitting = o.prepare(
         data, target, features=feature, drop=drop, weight=weight, header=header, task=task, loss=loss,
-        block=block, block_settings=set_, tokens=tokens, image=image, readout=readout,
+        block=block, block_settings=set_, tokens=tokens, image=image, readout=readout, penalty=penalty,
         activation=activation, n_gates=gates.checked(activation), fit_intercept=intercept, random_state=seed,
     )  # fmt: skip
     problem = fitting.problem()

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from provenet.cli import options as o
 from provenet.cli.console import print_json, say
-from provenet.cli.models import load_estimator, shape_of, source_of
-from provenet.data.loading import load_like
+from provenet.cli.models import load_estimator, load_for, source_of
 from provenet.io.folder import write_atomically
 
 
@@ -37,7 +36,7 @@ def predict(
     if proba and not hasattr(estimator, "predict_proba"):
         raise typer.BadParameter("a regression has no probabilities.", param_hint="--proba")
     source = source_of(estimator.saved_, estimator, data)
-    samples = load_like(data, source, with_targets=False, header=header, shape=shape_of(estimator.saved_))
+    samples = load_for(estimator.saved_, data, source, with_targets=False, header=header)
     answers = np.asarray(estimator.predict(samples.X, mask=samples.mask))
     columns = _named_columns(answers, source.targets)
     if proba:

@@ -17,8 +17,6 @@ from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, 
 from provenet.estimators.search import BetaSearch
 from provenet.gauges.mixed import WEIGHT_DECAY
 
-_LOSSES = ("softmax", "logistic")
-
 
 class _Classifier(ClassifierMixin, ProvenEstimator):
     """Labels of any kind in, labels, probabilities and logits out.
@@ -27,11 +25,12 @@ class _Classifier(ClassifierMixin, ProvenEstimator):
     against the rest, all trained jointly.
     """
 
+    losses = ("softmax", "logistic")
     class_weight: Mapping[Any, float] | str | None
     classes_: NDArray[Any]
 
     def _read(self, X: Any, y: Any, sample_weight: Any, mask: Any = None) -> TrainingData:
-        if self.loss not in _LOSSES:
+        if self.loss not in self.losses:
             raise ValueError(f"loss: {self.loss!r} is not a classifier's; choose 'softmax' or 'logistic'.")
         X, y = self._check_samples(X, y, mask)
         check_classification_targets(y)

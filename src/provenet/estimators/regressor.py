@@ -15,12 +15,11 @@ from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, 
 from provenet.estimators.search import BetaSearch
 from provenet.gauges.mixed import WEIGHT_DECAY
 
-_LOSSES = ("squared", "huber")
-
 
 class _Regressor(RegressorMixin, ProvenEstimator):
     """Predictions have the shape of the y of the fit: (n,) or (n, c); (n, s) or (n, s, c) for tokens."""
 
+    losses = ("squared", "huber")
     delta: float
 
     def __sklearn_tags__(self) -> Any:
@@ -33,7 +32,7 @@ class _Regressor(RegressorMixin, ProvenEstimator):
         return {"delta": self.delta} if self.loss == "huber" else {}
 
     def _read(self, X: Any, y: Any, sample_weight: Any, mask: Any = None) -> TrainingData:
-        if self.loss not in _LOSSES:
+        if self.loss not in self.losses:
             raise ValueError(f"loss: {self.loss!r} is not a regressor's; choose 'squared' or 'huber'.")
         X, y = self._check_samples(X, y, mask, dtype=np.float64, ensure_2d=False, allow_nd=True)
         self._single_target = y.ndim == (2 if self.readout == "tokens" else 1)
