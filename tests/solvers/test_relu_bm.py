@@ -166,21 +166,6 @@ def test_warm_starts_and_random_starts_reach_the_same_value() -> None:
         assert other.certificate.primal == pytest.approx(best.certificate.primal, rel=2e-6)
 
 
-def test_admm_returns_a_projected_point() -> None:
-    problem = relu_problem("mlp", normal(40, 3), 1, gates=15)
-    solution = pn.solve(problem, method="admm", tol=1e-4)
-    best = pn.solve(problem, method="bm", tol=1e-8)
-    assert solution.certificate.holds(1e-4)
-    assert solution.certificate.primal >= best.certificate.dual
-    assert_feasible(solution)
-    assert_same_objective(solution)
-
-
-def test_admm_refuses_what_it_cannot_take() -> None:
-    with pytest.raises(ValueError, match=r"method: 'admm' cannot take this problem: with cones it is for an MLP"):
-        pn.solve(relu_problem("mlp", normal(10, 2), 2), method="admm")
-
-
 def gated_pair(block: Any, X: np.ndarray, c: int) -> tuple[Solution, pn.Problem]:
     Y = normal(len(X), c, seed=1)
     gated = pn.formulate(block, X, Y, gates=8, beta=1.0)
