@@ -12,7 +12,8 @@ import provenet
 
 ROOT = Path(provenet.__file__).parent
 FLOORS = (
-    {"variable", "verify", "memory", "cones"},
+    {"deadline", "memory"},
+    {"variable", "verify", "cones"},
     {"operators", "losses", "gauges", "gates", "nn", "data"},
     {"polar"},
     {"problem"},

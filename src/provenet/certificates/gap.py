@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from provenet.polar import polar_bounds
 from provenet.problem import Program
 
 
@@ -39,7 +40,7 @@ def duality_gap(program: Program, prediction: Tensor, penalty: float, final: boo
     bound is widened by what rounding in A*Θ can hide.
     """
     theta = program.loss.gradient(prediction)
-    polar = program.polar(theta, final)
+    polar = polar_bounds(program.operator, program.gauge, theta, final, against=program.beta)
     polar_max = float(polar.upper.max()) + _rounding(program, theta)
     return gap_at(program, prediction, penalty, theta, polar_max, polar.kind)
 

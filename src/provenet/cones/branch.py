@@ -13,11 +13,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.cones.cones import Cones
+from provenet.cones.implicit import ImplicitCones
 from provenet.cones.projection import project
 
 _MOST_OUTPUTS = 6  # beyond, the first 2^c cells are too coarse to be of use
-_WAVE = 2_048  # cells split at a time
+_WAVE = 2_048  # cells split at a time,
+_WORK = 2**23  # (cells × (rows + p³)) at most
 _ROUNDING = 1e-14  # of a few sums of products
 _OUTSIDE = 1e-6  # ℓ is outside a cell where a weight is below zero by more than rounding
 _MOST_FACETS = 6  # of a cell whose facets are looked at
@@ -32,9 +35,16 @@ class Leaf(NamedTuple):
 
 
 def branch_and_bound(
-    cones: Cones, G: Tensor, lower: Tensor, upper: Tensor, enough: float, nodes: int, tolerance: float
+    cones: Cones | ImplicitCones,
+    G: Tensor,
+    lower: Tensor,
+    upper: Tensor,
+    enough: float,
+    nodes: int,
+    tolerance: float,
 ) -> Leaf:
-    """For G (B, p, c) and bounds (B,) known before, until upper ≤ max(enough, lower(1 + tolerance)) or ``nodes`` cells.
+    """For G (B, p, c) and bounds (B,) known before, until upper ≤ max(enough, lower(1 + tolerance)), or ``nodes`` cells,
+    or a deadline.
 
     ``upper`` holds at any time: it is the largest bound of a cell, and never more than the one known before.
     """
@@ -42,6 +52,7 @@ def branch_and_bound(
     basis = torch.linalg.svd(G, full_matrices=False)[2].mT  # (B, c, r): v beyond it changes nothing
     G = torch.bmm(G, basis)
     r = G.shape[2]
+    wave = max(min(_WAVE, _WORK // (cones.rows.shape[0] + p**3)), 1)
     best, where = lower.clone(), cones.inside.clone()
     if r > _MOST_OUTPUTS:
         return Leaf(torch.zeros_like(lower), upper, where)
@@ -62,10 +73,10 @@ def branch_and_bound(
         open_ = (bound > goal[gate]) & (upper[gate] > goal[gate])
         closed.scatter_reduce_(0, gate[~open_], bound[~open_], "amax")
         gate, cells, height, bound = gate[open_], cells[open_], height[open_], bound[open_]
-        if len(gate) == 0 or spent >= nodes:
+        if len(gate) == 0 or spent >= nodes or deadline.over():
             break
         order = torch.argsort(bound, descending=True)
-        now, later = order[:_WAVE], order[_WAVE:]
+        now, later = order[:wave], order[wave:]
         halves = _halves(cones, G, gate[now], cells[now], height[now], best, where)
         inherited = bound[now].repeat(2)
         spent += 2 * len(now)
@@ -79,7 +90,7 @@ def branch_and_bound(
     return Leaf(best, torch.minimum(upper, closed), where)
 
 
-def _evaluate(cones: Cones, G: Tensor, pull: Tensor, gate: Tensor, best: Tensor, where: Tensor) -> Tensor:
+def _evaluate(cones: Cones | ImplicitCones, G: Tensor, pull: Tensor, gate: Tensor, best: Tensor, where: Tensor) -> Tensor:
     """f = ‖Proj_K(pull)‖ from above (M,); the projections are tried as better points of their gates."""
     found = project(cones.rows, cones.signs[gate], pull)
     length = torch.linalg.vector_norm(found.point, dim=1)
@@ -120,12 +131,13 @@ def _bound(cells: Tensor, height: Tensor) -> Tensor:
 
 
 def _halves(
-    cones: Cones, G: Tensor, gate: Tensor, cells: Tensor, height: Tensor, best: Tensor, where: Tensor
+    cones: Cones | ImplicitCones, G: Tensor, gate: Tensor, cells: Tensor, height: Tensor, best: Tensor, where: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Each cell cut in two across its longest edge: cells (2M, r, r) and f at their generators (2M, r)."""
     M, r, _ = cells.shape
     distance = torch.cdist(cells, cells).flatten(1)
-    i, j = torch.unravel_index(distance.argmax(1), (r, r))
+    longest = distance.argmax(1)
+    i, j = longest // r, longest % r
     m = torch.arange(M)
     middle = cells[m, i] + cells[m, j]
     middle = middle / torch.linalg.vector_norm(middle, dim=1, keepdim=True)

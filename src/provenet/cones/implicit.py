@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from provenet.cones.cones import Cones
 from provenet.cones.projection import sides
 
 _NUMBERS = 2**24  # slacks (neurons × rows) at a time
+_TABLE_NUMBERS = 2**22  # of rows and signs that are written down to bound the polar
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,22 @@ class ImplicitCones:
 
     def within(self, basis: Tensor) -> ImplicitCones:
         return replace(self, rows=self.rows.within(basis), inside=self.inside @ basis)
+
+    @cached_property
+    def tables(self) -> list[tuple[Tensor, Cones]]:
+        """The gates that share rows, and their cones with these rows written down; none where that is too much."""
+        N, p = self.rows.shape
+        if N * p > _TABLE_NUMBERS or len(self.signs) * N > _TABLE_NUMBERS:
+            return []
+        kinds, kind = torch.unique(self.signs != 0, dim=0, return_inverse=True)
+        out = []
+        for k, bounding in enumerate(kinds):
+            gates = torch.nonzero(kind == k).flatten()
+            rows = torch.nonzero(bounding & (self.rows.length > 0)).flatten()
+            if rows.numel():
+                signs = self.signs[gates][:, rows].to(self.inside.dtype)
+                out.append((gates, Cones(self.rows.take(rows), signs, self.inside[gates])))
+        return out
 
     def slack(self, u: Tensor, gate: Tensor) -> Tensor:
         """K_k(j) u_j, (N', N) for u (N', p)."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.cones.branch import branch_and_bound
 from provenet.cones.cones import Cones
 from provenet.cones.exact import largest_in_cones
@@ -21,11 +22,14 @@ from provenet.cones.search import climb
 
 BOUNDS = ("projection", "faces", "spectral", "relaxation", "branch")
 _TOLERANCE = 1e-9  # bounds closer than this, relatively, are one number
+_HAIR = 1e-7  # of ‖g‖: unit rows violated by no more come from rounding
 _A_HAIR_BELOW = 1 - 1e-9  # more than rounding adds to a bound
 _NODES = 2_000  # of branch and bound, for each gate that the cheaper bounds leave open
 _MOST_NODES = 60_000  # for all gates together
 _FEW_OUTPUTS = 5  # up to here branch and bound is the cheaper
 _TOGETHER = 128  # gates relaxed at a time
+_CLIMB_SHARE = 0.3  # of what a deadline leaves: lower bounds say where upper ones are needed, which is what counts
+_EXCESS_SHARE = 0.1  # of how far the largest is beyond what it is compared with
 
 
 @dataclass(frozen=True)
@@ -53,19 +57,21 @@ def cone_pca(
     nodes: int = _NODES,
     tolerance: float = _TOLERANCE,
     largest_only: bool = False,
+    against: float = torch.inf,
 ) -> ConePCA:
     """For G (B, p, c), one matrix a cone.
 
     enough: an upper bound no larger than this need not be tightened.  largest_only: nor one that is no larger than
-    another gate's lower bound; the largest of all upper bounds is what is wanted.  nodes: of branch and bound, a gate;
-    zero: none.  tolerance: lower and upper this close, relatively, need not be tightened.
+    another gate's lower bound; the largest of all upper bounds is what is wanted, and where that is beyond ``against``,
+    a tenth of the excess is accuracy enough.  nodes: of branch and bound, a gate; zero: none.  tolerance: lower and
+    upper this close, relatively, need not be tightened.  A deadline leaves bounds as loose as they are by then.
     """
     if G.shape[2] == 1:
         return _one_output(cones, G[:, :, 0], _A_HAIR_BELOW * enough if enough < torch.inf else 0.0)
     if G.shape[1] <= 3:
         found = largest_in_cones(G, cones.faces)
         return ConePCA(found.lower, found.upper, found.u, *_all(len(G), "faces"))
-    return _bounded(cones, G, enough, nodes, tolerance, largest_only)
+    return _bounded(cones, G, enough, nodes, tolerance, against if largest_only else None)
 
 
 def _all(count: int, name: str) -> tuple[Tensor, Tensor]:
@@ -85,28 +91,35 @@ def _one_output(cones: Cones, g: Tensor, enough: float) -> ConePCA:
     upper = (length + rounding).view(2, B).amax(0)
     which = length.view(2, B).argmax(0)
     point = both.point.view(2, B, p)[which, torch.arange(B)]
-    exact = (length.view(2, B).amax(0) > enough) | (enough == 0)
+    found = both.violation <= _HAIR * torch.linalg.vector_norm(g, dim=1).repeat(2)  # where a deadline left the time
+    exact = found.view(2, B)[which, torch.arange(B)] & ((length.view(2, B).amax(0) > enough) | (enough == 0))
     u = torch.where(exact[:, None], point, cones.inside)
     u = u / torch.linalg.vector_norm(u, dim=1, keepdim=True).clamp_min(1e-300)
     lower = (g * u).sum(1).abs()
     return ConePCA(torch.minimum(lower, upper), upper, u, exact, _all(B, "projection")[1])
 
 
-def _bounded(cones: Cones, G: Tensor, enough: float, nodes: int, tolerance: float, largest_only: bool) -> ConePCA:
-    """Each bound only where the ones before it have not settled the gate."""
+def _bounded(
+    cones: Cones, G: Tensor, enough: float, nodes: int, tolerance: float, against: float | None
+) -> ConePCA:
+    """Each bound only where the ones before it have not settled the gate; ``against`` None: every gate's is wanted."""
     sigma = torch.linalg.svdvals(G)[:, 0]
     upper = sigma * (1 + (G.shape[1] + G.shape[2]) * 8 * torch.finfo(G.dtype).eps)
     decided = torch.full((len(G),), BOUNDS.index("spectral"))
-    found = climb(cones, G)
+    with deadline.within(_CLIMB_SHARE * deadline.left()):
+        found = climb(cones, G)
     lower, u = torch.minimum(found.value, upper), found.u
-    if largest_only:
-        enough = max(enough, float(lower.max()) * (1 + tolerance))
+    if against is not None:
+        largest = float(lower.max())
+        enough = max(enough, largest * (1 + tolerance), largest + _EXCESS_SHARE * (largest - against))
 
     def open_gates() -> Tensor:
         return torch.nonzero(upper > (lower * (1 + tolerance)).clamp_min(enough)).flatten()
 
     def relax() -> None:
         for gates in open_gates().split(_TOGETHER):
+            if deadline.over():
+                return
             target = (lower[gates] * (1 + tolerance)).clamp_min(enough)
             tight = relaxed(cones.restrict(gates), G[gates], u[gates], target)
             decided[gates[tight < upper[gates]]] = BOUNDS.index("relaxation")
@@ -114,7 +127,7 @@ def _bounded(cones: Cones, G: Tensor, enough: float, nodes: int, tolerance: floa
 
     def branch() -> None:
         gates = open_gates()
-        if gates.numel() == 0 or nodes == 0:
+        if gates.numel() == 0 or nodes == 0 or deadline.over():
             return
         budget = min(nodes * gates.numel(), _MOST_NODES)
         leaf = branch_and_bound(cones.restrict(gates), G[gates], lower[gates], upper[gates], enough, budget, tolerance)

@@ -13,6 +13,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from provenet import deadline
+
 _VIOLATED = 1e-12  # of ‖g‖: a unit row may be violated by so little
 
 
@@ -85,7 +87,7 @@ def project(
         best[open_] = torch.minimum(best[open_], length)
         more = (worst < -_VIOLATED * size[open_]) & shrinking & (active.count[open_] < width) & (length > enough)
         open_, row = open_[more], row[more]
-        if open_.numel() == 0:
+        if open_.numel() == 0 or deadline.over():  # short of time, ``violation`` tells, and multipliers still certify
             break
         active.row[open_, active.count[open_]] = row
         active.lam[open_, active.count[open_]] = 0.0

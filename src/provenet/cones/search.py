@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.cones.cones import Cones
 from provenet.cones.implicit import ImplicitCones
 from provenet.cones.projection import project
@@ -14,7 +15,8 @@ from provenet.cones.projection import project
 _STEPS = 40
 _POLISH = 100
 _STILL = 1e-13  # relative growth below which a climb has ended
-_NUMBERS = 2**23  # slacks (gates × starts × rows) at a time
+_HAIR = 1e-8  # a unit vector violating unit rows by less is in the cone
+_WORK = 2**23  # (gates × starts × (rows + p³)) at a time: so a deadline finds some gates done
 
 
 class Climb(NamedTuple):
@@ -28,9 +30,12 @@ def climb(cones: Cones | ImplicitCones, G: Tensor) -> Climb:
     """Power steps u ← Proj_K(GGᵀu)/‖·‖, which never descend: GGᵀu is the gradient of a convex function.
 
     They start at both signs of G's left singular vectors and at the point inside; the best is then run to its end.
+    Gates that a deadline leaves no time for stay at the point inside.
     """
     B, p, _ = G.shape
-    size = max(1, _NUMBERS // max(cones.rows.shape[0] * (2 * min(G.shape[1:]) + 1), 1))
+    if deadline.over():
+        return Climb(torch.linalg.vector_norm(torch.bmm(G.mT, cones.inside[:, :, None]), dim=(1, 2)), cones.inside)
+    size = max(1, _WORK // max((cones.rows.shape[0] + p**3) * (2 * min(G.shape[1:]) + 1), 1))
     if size < B:
         parts = [climb(cones.restrict(gates), G[gates]) for gates in torch.arange(B).split(size)]
         return Climb(torch.cat([part.value for part in parts]), torch.cat([part.u for part in parts]))
@@ -54,13 +59,13 @@ def _steps(cones: Cones | ImplicitCones, G: Tensor, u: Tensor, gate: Tensor, ste
         pull = _pull(matrix[moving], u)
         last = project(cones.rows, signs[moving], pull, last)
         norm = torch.linalg.vector_norm(last.point, dim=1, keepdim=True)
-        feasible = norm[:, 0] > 1e-12 * size[moving] ** 2
+        feasible = (norm[:, 0] > 1e-12 * size[moving] ** 2) & (last.violation <= _HAIR * norm[:, 0])
         u = torch.where(feasible[:, None], last.point / norm.clamp_min(1e-300), cones.inside[gate[moving]])
         now = torch.linalg.vector_norm(torch.bmm(matrix[moving].mT, u[:, :, None]).squeeze(2), dim=1)
         grows = now > value[moving] * (1 + _STILL)
         moving, u = moving[grows], u[grows]
         value[moving], point[moving] = now[grows], u
-        if moving.numel() == 0:
+        if moving.numel() == 0 or deadline.over():
             break
         last = type(last)(*(part[grows] for part in vars(last).values()))
     return value, point

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from math import inf
 
 from torch import Tensor
 
@@ -52,8 +53,11 @@ class Gauge(ABC):
     def polar(self, stack: Stack) -> Bounds:
         """γ°(G_k) = max{⟨G_k, Z⟩ : γ(Z) ≤ 1}, bounded from both sides."""
 
-    def largest(self, stack: Stack) -> Bounds:
-        """The polar where only its largest value is wanted: others' bounds may be rough, if they are no larger."""
+    def largest(self, stack: Stack, against: float = inf) -> Bounds:
+        """The polar where only its largest value is wanted: others' bounds may be rough, if they are no larger.
+
+        against: what it will be compared with.  Where it is beyond, a tenth of the excess is accuracy enough.
+        """
         return self.polar(stack)
 
     @abstractmethod

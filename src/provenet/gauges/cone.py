@@ -28,8 +28,8 @@ _TOLERANCE = 1e-8  # bounds of the polar that close are not tightened further
 
 @dataclass(frozen=True)
 class ConeNuclear(Gauge):
-    """``cones`` None: there is no table of rows, and the spectral norm bounds the polar from above; ``implicit`` are
-    then the cones, applied through the block."""
+    """``cones`` None: there is no table of rows; ``implicit`` are then the cones, applied through the block, and where
+    their rows are too many to be written down for once the spectral norm bounds the polar from above."""
 
     cones: Cones | None
     implicit: ImplicitCones | None = None
@@ -85,16 +85,16 @@ class ConeNuclear(Gauge):
         # one output: the lower bounds of all are wanted, and cost nothing beside the upper ones
         return self._tightened(stack, enough, each=stack.shape[2] == 1)
 
-    def largest(self, stack: Stack) -> Bounds:
-        return self._tightened(stack, 0.0, each=False)
+    def largest(self, stack: Stack, against: float = torch.inf) -> Bounds:
+        return self._tightened(stack, 0.0, each=False, against=against)
 
-    def _tightened(self, stack: Stack, enough: float, each: bool) -> Bounds:
+    def _tightened(self, stack: Stack, enough: float, each: bool, against: float = torch.inf) -> Bounds:
         """``each``: down to ``enough``, whatever the largest is."""
         rough = NuclearNorm().polar(stack)
         if self.cones is None:
-            return Bounds(torch.zeros_like(rough.lower), rough.upper, "deterministic")
+            return self._by_implicit(stack, rough, enough, against)
         if stack.shape[2] > 1 and stack.shape[1] > 3:
-            return self._largest(stack, rough, enough)
+            return _largest(self.cones, stack, rough, enough, against)
         lower, upper = torch.zeros_like(rough.lower), rough.upper.clone()
         order = torch.argsort(rough.upper, descending=True)
         kind, largest = "exact", enough
@@ -108,17 +108,14 @@ class ConeNuclear(Gauge):
                 kind = "deterministic"
         return Bounds(lower, upper, kind)
 
-    def _largest(self, stack: Stack, rough: Bounds, enough: float) -> Bounds:
-        """Where bounds are dear: what a local search finds in any gate says which gates need a good one."""
-        assert self.cones is not None
-        gates = torch.nonzero(rough.upper > enough).flatten()
-        if gates.numel() == 0:
-            return Bounds(torch.zeros_like(rough.lower), rough.upper, "deterministic")
-        found = cone_pca(self.cones.restrict(gates), stack[gates], enough, tolerance=_TOLERANCE, largest_only=True)
+    def _by_implicit(self, stack: Stack, rough: Bounds, enough: float, against: float) -> Bounds:
+        """Of cones applied through the block: as for tables, where their rows can be written down for once."""
         lower, upper = torch.zeros_like(rough.lower), rough.upper.clone()
-        lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough.upper[gates])
-        exact = float(upper.max()) <= float(lower.max()) * (1 + 10 * _TOLERANCE)
-        return Bounds(lower, upper, "exact" if exact else "deterministic")
+        for gates, table in [] if self.implicit is None else self.implicit.tables:
+            some = Bounds(rough.lower[gates], rough.upper[gates])
+            found = _largest(table, stack[gates], some, max(enough, float(lower.max())), against)
+            lower[gates], upper[gates] = found.lower, found.upper
+        return Bounds(lower, upper, _kind(lower, upper))
 
     def violated(self, stack: Stack, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
         """(gates, u, v): where some unit u of the cone has ‖G_kᵀu‖ > threshold, the best u found, and v = G_kᵀu/‖·‖.
@@ -160,6 +157,23 @@ class ConeNuclear(Gauge):
         if self.cones is None:
             raise ValueError(f"ConeNuclear.{asked}: this block has no table of rows.")
         return self.cones
+
+
+def _largest(cones: Cones, stack: Stack, rough: Bounds, enough: float, against: float) -> Bounds:
+    """Where bounds are dear: what a local search finds in any gate says which gates need a good one."""
+    gates = torch.nonzero(rough.upper > enough).flatten()
+    if gates.numel() == 0:
+        return Bounds(torch.zeros_like(rough.lower), rough.upper, "deterministic")
+    some = cones.restrict(gates)
+    found = cone_pca(some, stack[gates], enough, tolerance=_TOLERANCE, largest_only=True, against=against)
+    lower, upper = torch.zeros_like(rough.lower), rough.upper.clone()
+    lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough.upper[gates])
+    return Bounds(lower, upper, _kind(lower, upper))
+
+
+def _kind(lower: Tensor, upper: Tensor) -> str:
+    """Of the largest."""
+    return "exact" if float(upper.max()) <= float(lower.max()) * (1 + 10 * _TOLERANCE) else "deterministic"
 
 
 def _chunks(count: int) -> list[int]:

@@ -40,7 +40,7 @@ class SpikeFree(ConeNuclear):
             kind = general.kind
         return Bounds(torch.minimum(lower, upper), upper * self.stretch, kind)
 
-    def largest(self, stack: Stack) -> Bounds:
+    def largest(self, stack: Stack, against: float = torch.inf) -> Bounds:
         return self.polar(stack)
 
     def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from provenet import memory
+from provenet import deadline, memory
 from provenet.gauges import Bounds, Gauge, NuclearNorm
 from provenet.operators import Operator
 from provenet.polar.frobenius import deflated_bound
@@ -17,6 +17,7 @@ from provenet.polar.lanczos import spectral_bounds
 LARGE_BYTES = 256 * 2**20  # a stack up to this size is formed, and so is that of some gates at a time
 _SMALL_SIDE = 400  # an eigenproblem of this size is cheap enough for every look
 _FINAL_WORK = 2e13  # multiply-adds that one exact bound at the end may take: a few minutes
+_SPEED = 2e10  # multiply-adds a second, where there is a deadline
 _FINAL_SHARE = 0.4  # of the free memory
 _KERNEL_ROWS = 5_000  # of kernels made gate by gate
 _AS_GOOD = 1e-4  # a certain bound is taken where it is no more than this looser than a probable one
@@ -28,12 +29,17 @@ def is_large(operator: Operator) -> bool:
     return operator.stack_bytes > LARGE_BYTES
 
 
-def polar_bounds(operator: Operator, gauge: Gauge, theta: Tensor, final: bool = False) -> Bounds:
-    """Bounds (P,) of γ°(A_k*Θ); ``final``: of the best kind that can be afforded once."""
+def polar_bounds(
+    operator: Operator, gauge: Gauge, theta: Tensor, final: bool = False, against: float = math.inf
+) -> Bounds:
+    """Bounds (P,) of γ°(A_k*Θ); ``final``: of the best kind that can be afforded once.
+
+    against: what the largest will be compared with; far beyond it, it need not be known as well (`Gauge.largest`).
+    """
     if not is_large(operator):
-        return gauge.largest(operator.adjoint(theta))
+        return gauge.largest(operator.adjoint(theta), against)
     if not isinstance(gauge, NuclearNorm) or _exact(operator, final):
-        return _by_gates(operator, gauge, theta)
+        return _by_gates(operator, gauge, theta, against)
     steps, tol = _FINAL if final else _LOOK
     noise = _noise(operator, theta)
     seed = None if final else 0
@@ -55,14 +61,14 @@ def _exact(operator: Operator, final: bool) -> bool:
         return True
     work = gates * (2.0 * small**2 * large + 4.0 * small**3 + 2.0 * math.prod(operator.output_shape[:-1]) * p * q)
     room = operator.dtype.itemsize * (5 * p * q + 3 * small**2)
-    return final and work <= _FINAL_WORK and memory.fits(room, _FINAL_SHARE)
+    return final and work <= min(_FINAL_WORK, _SPEED * deadline.left()) and memory.fits(room, _FINAL_SHARE)
 
 
-def _by_gates(operator: Operator, gauge: Gauge, theta: Tensor) -> Bounds:
+def _by_gates(operator: Operator, gauge: Gauge, theta: Tensor, against: float) -> Bounds:
     """Dense, as many gates at a time as make no large stack."""
     one = operator.p * operator.q * operator.dtype.itemsize
     parts = [
-        gauge.largest(operator.restrict(gates).adjoint(theta))
+        gauge.largest(operator.restrict(gates).adjoint(theta), against)
         for gates in torch.arange(operator.n_gates).split(max(1, LARGE_BYTES // one))
     ]
     return Bounds(torch.cat([part.lower for part in parts]), torch.cat([part.upper for part in parts]), parts[0].kind)

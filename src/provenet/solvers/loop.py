@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.certificates import Gap, duality_gap
 from provenet.problem import Program
 from provenet.solvers.status import Status
@@ -118,67 +119,109 @@ def run(
     """Steps until the relative gap is at most ``tol``, or a limit.  Always returns the best point seen.
 
     The first point seen is zero: from β_max on it is the answer, and no method is asked.  ``callback`` gets a `Record`
-    at each look; a true answer stops the run.
+    at each look; a true answer stops the run.  What takes long within a step or a look knows the time limit
+    (`provenet.deadline`).  Ctrl-C loses at most the step that it interrupts.
     """
-    began = time.perf_counter()
-    best = _zero(program)
-    gap = duality_gap(program, best.prediction, best.penalty)
-    history: list[Record] = []
-    if gap.relative <= limits.tol:
-        history.append(Record(0, time.perf_counter() - began, gap.primal, gap.dual, gap.relative))
-        return Run(Status.SOLVED, best.factors(), 0, time.perf_counter() - began, history, gap.dual)
-    best_gap, progress_gap, since_progress, lower = gap.absolute, math.inf, 0, gap.dual
-    best_primal, status, step, next_look = gap.primal, Status.MAX_STEPS, 0, 0
-    max_steps = method.max_steps if limits.max_steps is None else limits.max_steps
-    try:
-        state = method.init(program, start)
+    course = _Course(method, program, limits, callback)
+    with deadline.within(limits.max_seconds):
+        try:
+            status = course.to_its_end(start)
+        except KeyboardInterrupt:
+            status = Status.INTERRUPTED
+            course.salvage()
+        except (
+            ArithmeticError,
+            np.linalg.LinAlgError,
+            torch.linalg.LinAlgError,
+        ):  # overflow, or a factorisation broke down
+            status = Status.NONFINITE
+    return Run(status, course.best.factors(), course.step, course.seconds, course.history, course.lower)
+
+
+class _Course:
+    """A run so far: where it stands, and the best point seen."""
+
+    def __init__(self, method: Method[Any], program: Program, limits: Limits, callback: Callback | None):
+        self.method, self.program, self.limits, self.callback = method, program, limits, callback
+        self.began = time.perf_counter()
+        self.state: Any = None
+        self.step = 0
+        self.seen = -1  # the last step whose point was looked at
+        self.best = _zero(program)
+        self.best_gap = self.best_primal = math.inf
+        self.lower = -math.inf
+        self.history: list[Record] = []
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.began
+
+    def to_its_end(self, start: Factors | None) -> Status:
+        method, program = self.method, self.program
+        gap = duality_gap(program, self.best.prediction, self.best.penalty)
+        self.best_gap, self.best_primal, self.lower = gap.absolute, gap.primal, gap.dual
+        if gap.relative <= self.limits.tol:
+            self._record(gap)
+            return Status.SOLVED
+        progress_gap, since_progress, next_look = math.inf, 0, 0
+        max_steps = method.max_steps if self.limits.max_steps is None else self.limits.max_steps
+        self.state = method.init(program, start)
         while True:
-            out_of_steps = step >= max_steps
-            out_of_time = limits.max_seconds is not None and time.perf_counter() - began >= limits.max_seconds
-            finished = method.finished(state)
-            if step >= next_look or out_of_steps or out_of_time or finished:
-                next_look = step + _until_next_look(step, method.check_every)
-                point = method.point(program, state)
-                gap = duality_gap(program, point.prediction, point.penalty)
-                if not (math.isfinite(gap.primal) and math.isfinite(gap.polar_max)):
-                    status = Status.NONFINITE
-                    break
-                record = Record(step, time.perf_counter() - began, gap.primal, gap.dual, gap.relative)
-                history.append(record)
-                lower = max(lower, gap.dual, point.lower)
-                # where the polar is bounds, not a number, the gap may favour a worse network: the objective decides
-                exact = program.gauge.has_prox or gap.relative <= limits.tol
-                if gap.absolute < best_gap if exact else gap.primal < best_primal:
-                    best, best_primal = point, gap.primal
-                best_gap = min(best_gap, gap.absolute)
-                told_to_stop = callback is not None and callback(record)
-                if gap.relative <= limits.tol:
-                    status = Status.SOLVED
-                    break
+            out_of_steps, out_of_time = self.step >= max_steps, deadline.over()
+            finished = method.finished(self.state)
+            if self.step >= next_look or out_of_steps or out_of_time or finished:
+                next_look = self.step + _until_next_look(self.step, method.check_every)
+                gap = self._look()
+                if not _finite(gap):
+                    return Status.NONFINITE
+                record = self._record(gap)
+                told_to_stop = self.callback is not None and self.callback(record)
+                if gap.relative <= self.limits.tol:
+                    return Status.SOLVED
                 since_progress += 1
-                if best_gap <= 0.9 * progress_gap:
-                    progress_gap, since_progress = best_gap, 0
+                if self.best_gap <= 0.9 * progress_gap:
+                    progress_gap, since_progress = self.best_gap, 0
                 if told_to_stop:
-                    status = Status.INTERRUPTED
-                    break
+                    return Status.INTERRUPTED
                 if out_of_time or out_of_steps:
-                    status = Status.TIME_LIMIT if out_of_time else Status.MAX_STEPS
-                    break
+                    return Status.TIME_LIMIT if out_of_time else Status.MAX_STEPS
                 if finished or since_progress >= method.patience:
-                    status = Status.STALLED
-                    break
-                state = method.look(program, state, gap)
-            state = method.step(program, state)
-            step += 1
-    except KeyboardInterrupt:
-        status = Status.INTERRUPTED
-    except (
-        ArithmeticError,
-        np.linalg.LinAlgError,
-        torch.linalg.LinAlgError,
-    ):  # overflow, or a factorisation broke down
-        status = Status.NONFINITE
-    return Run(status, best.factors(), step, time.perf_counter() - began, history, lower)
+                    return Status.STALLED
+                self.state = method.look(program, self.state, gap)
+            self.state = method.step(program, self.state)
+            self.step += 1
+
+    def salvage(self) -> None:
+        """After Ctrl-C: what the last step reached, if no look has seen it yet, judged in no time."""
+        if self.state is None or self.seen == self.step:
+            return
+        with deadline.within(0.0):
+            gap = self._look()
+        if _finite(gap):
+            self._record(gap)
+
+    def _look(self) -> Gap:
+        """The gap where the run stands; the best point is kept."""
+        point = self.method.point(self.program, self.state)
+        gap = duality_gap(self.program, point.prediction, point.penalty)
+        self.seen = self.step
+        if _finite(gap):
+            self.lower = max(self.lower, gap.dual, point.lower)
+            # where the polar is bounds, not a number, the gap may favour a worse network: the objective decides
+            exact = self.program.gauge.has_prox or gap.relative <= self.limits.tol
+            if gap.absolute < self.best_gap if exact else gap.primal < self.best_primal:
+                self.best, self.best_primal = point, gap.primal
+            self.best_gap = min(self.best_gap, gap.absolute)
+        return gap
+
+    def _record(self, gap: Gap) -> Record:
+        record = Record(self.step, self.seconds, gap.primal, gap.dual, gap.relative)
+        self.history.append(record)
+        return record
+
+
+def _finite(gap: Gap) -> bool:
+    return math.isfinite(gap.primal) and math.isfinite(gap.polar_max)
 
 
 def _until_next_look(step: int, check_every: int) -> int:

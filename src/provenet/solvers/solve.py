@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from provenet.certificates import certify, duality_gap
+from provenet import deadline
+from provenet.certificates import Certificate, certify, duality_gap
 from provenet.gauges import ConeNuclear, SignNorm
 from provenet.gauges.mixed import signs
 from provenet.operators import Lifted
@@ -26,6 +27,7 @@ from provenet.variable import Factors
 __all__ = ["METHODS", "solve"]
 
 _DUST = (1e-3, 1e-5, 1e-7)  # of the largest neuron
+_PROOF_SECONDS, _PROOF_SHARE = 1.0, 0.1  # of a time limit, the longer: what the certificate may take beyond it
 
 
 @torch.inference_mode(False)
@@ -41,9 +43,10 @@ def solve(
     """The best network of a problem, with its certificate.
 
     method: "auto", "admm", "ipm", "apg", "bm", "cvx", or a method object; ``solution.method`` says what ran.
-    tol: the relative gap asked for.  max_steps, max_seconds: limits of the whole run.  start: a solution of a problem
-    with the same data and gates to begin from, or a network with these gates, however it was trained.  callback: gets
-    a `Record` at each look at the gap; a true answer stops the run.
+    tol: the relative gap asked for.  max_steps, max_seconds: limits of the whole run; the certificate comes after them
+    and may take a second, or a tenth of ``max_seconds``, more.  start: a solution of a problem with the same data and
+    gates to begin from, or a network with these gates, however it was trained.  callback: gets a `Record` at each look
+    at the gap; a true answer stops the run.
     """
     _check_positive(tol, "tol")
     if max_seconds is not None:
@@ -59,14 +62,34 @@ def solve(
         begin = problem.factors(begin)
     if begin is not None:
         _check_start(problem.program, begin)
-    done, name = _run_reduced(problem.program, method, limits, begin, tell)
-    with right_threads(product_size(problem.program)):
-        done.factors = _feasible(problem.program, _tidied(problem.program, done.factors, limits.tol))
-        certificate = certify(problem, problem.network(done.factors), tol)
+    with deadline.within(max_seconds):
+        done, name = _run_reduced(problem.program, method, limits, begin, tell)
+    with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(max_seconds)):
+        certificate = _proven(problem, done, tol)
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
     lower = max(certificate.dual, done.lower * scale)
     return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history, lower)
+
+
+def _for_the_proof(max_seconds: float | None) -> float | None:
+    """Seconds that the certificate may take beyond the limit; what it can prove by then is what it says."""
+    return None if max_seconds is None else max(_PROOF_SECONDS, _PROOF_SHARE * max_seconds)
+
+
+def _proven(problem: Problem, done: Run, tol: float) -> Certificate:
+    """The certificate of the run's neurons, tidied and moved inside their cones; Ctrl-C has it at once, if looser."""
+    program = problem.program
+    try:
+        if done.status is Status.SOLVED:
+            done.factors = _tidied(program, done.factors, 0.9 * tol)
+        done.factors = _feasible(program, done.factors)
+        return certify(problem, problem.network(done.factors), tol)
+    except KeyboardInterrupt:
+        done.status = Status.INTERRUPTED
+        with deadline.within(0.0):
+            done.factors = _feasible(program, done.factors)
+            return certify(problem, problem.network(done.factors), tol)
 
 
 def _check_start(program: Program, start: Factors) -> None:

@@ -1,0 +1,37 @@
+"""How long the work at hand may take, known to everything below without being handed down.
+
+    with deadline.within(10.0):
+        ...            # long inner loops ask ``deadline.over()`` and end with the best that they have
+
+Who asks must be able to end early and be right: a bound is then looser, a search shorter, never wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_ENDS: ContextVar[float] = ContextVar("ends", default=math.inf)  # by time.perf_counter
+
+
+@contextmanager
+def within(seconds: float | None) -> Iterator[None]:
+    """What is done in here has so many seconds, and no more than whoever called has; None: as many as they have."""
+    ends = math.inf if seconds is None else time.perf_counter() + seconds
+    token = _ENDS.set(min(ends, _ENDS.get()))
+    try:
+        yield
+    finally:
+        _ENDS.reset(token)
+
+
+def over() -> bool:
+    return time.perf_counter() >= _ENDS.get()
+
+
+def left() -> float:
+    """Seconds, infinite without a deadline, never negative."""
+    return max(_ENDS.get() - time.perf_counter(), 0.0)
