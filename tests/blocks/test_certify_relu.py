@@ -320,3 +320,18 @@ def test_a_module_that_computes_something_else_is_refused() -> None:
     problem = pn.formulate("mlp", X, Y, "relu", gates=5, beta=BETA)
     with pytest.raises(ValueError, match="outputs differ"):
         pn.certify(problem, Ours(2, 2, activation="relu"))
+
+
+def test_samples_and_targets_may_come_one_after_the_other() -> None:
+    X, Y = torch.randn(12, 2, dtype=torch.float64), torch.randn(12, 3, dtype=torch.float64)
+    net = nn.Sequential(nn.Linear(2, 4, bias=False), nn.ReLU(), nn.Linear(4, 3, bias=False)).double()
+    pair = pn.certify(net, (X, Y), loss="squared", beta=0.1)
+    for args, more in (((X, Y), {}), ((X.numpy(), Y.numpy()), {}), ((X, Y, 1e-3), {}), ((X, Y), {"tol": 1e-3})):
+        found = pn.certify(net, *args, **more, loss="squared", beta=0.1)
+        assert (found.primal, found.dual) == (pair.primal, pair.dual)
+        assert found.tol == (1e-3 if len(args) > 2 or more else 1e-4)
+    problem = pn.formulate("mlp", X, Y, "relu", gates="all", beta=0.1)
+    network = pn.solve(problem, tol=1e-5).network()
+    assert pn.certify(problem, network, 1e-3).tol == 1e-3
+    with pytest.raises(ValueError, match="Y: the problem has its own data"):
+        pn.certify(problem, network, Y)

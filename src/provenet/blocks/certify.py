@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import fields
+from numbers import Real
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -48,10 +49,28 @@ def certify(
 ) -> Certificate: ...
 
 
+@overload
+def certify(
+    module: nn.Module,
+    X: Any,
+    Y: Any,
+    /,
+    tol: float = 1e-4,
+    *,
+    loss: str | type[Loss],
+    beta: float,
+    mean: bool = False,
+    sample_weight: Any = None,
+    loss_settings: dict[str, Any] | None = None,
+    sharpen: float = 0.0,
+) -> Certificate: ...
+
+
 @torch.inference_mode(False)
 def certify(
     what: Problem | nn.Module,
     on: Any,
+    third: Any = None,
     /,
     tol: float = 1e-4,
     *,
@@ -67,13 +86,13 @@ def certify(
     ``certify(problem, network)``: of any network of the problem's block, however it was trained, in the scope of the
     problem.
 
-    ``certify(module, data, loss=, beta=)``: of a module of ``provenet.nn``, at whatever point your own loop left it,
-    among all networks with its gates ("fixed_gates"; "linear" without gates), and for ReLU among all networks of its
-    block, of any width ("all_arrangements").  Or of an ordinary two-layer ReLU network,
-    ``nn.Sequential([Flatten,] Linear, ReLU, Linear)`` or ``nn.Sequential(Conv, ReLU, [average pooling,] Flatten,
-    Linear)``. The penalty is β/2 times the squares of *all* weights of both layers. A bias of the first Linear counts
-    among them: it is the weight of a column of ones, and the certificate speaks of networks that pay for it. A bias of
-    the last layer, or of a convolution, is no part of the block: it must be absent, or zero.
+    ``certify(module, X, Y, loss=, beta=)``, or ``certify(module, data, loss=, beta=)``: of a module of
+    ``provenet.nn``, at whatever point your own loop left it, among all networks with its gates ("fixed_gates"; "linear"
+    without gates), and for ReLU among all networks of its block, of any width ("all_arrangements").  Or of an ordinary
+    two-layer ReLU network, ``nn.Sequential([Flatten,] Linear, ReLU, Linear)`` or ``nn.Sequential(Conv, ReLU, [average
+    pooling,] Flatten, Linear)``. The penalty is β/2 times the squares of *all* weights of both layers. A bias of the
+    first Linear counts among them: it is the weight of a column of ones, and the certificate speaks of networks that
+    pay for it. A bias of the last layer, or of a convolution, is no part of the block: it must be absent, or zero.
 
     data: arrays ``(X, Y)`` or ``(X, Y, mask)``, or any re-iterable of such batches, like a torch DataLoader. It is gone
     over more than once, some samples at a time, in float64; only predictions and targets are kept. A loader may
@@ -94,7 +113,11 @@ def certify(
     lower objective, if a neuron that pulls harder than β was found.  A ReLU network's data are held in memory at once.
     Attention, mixer and Fourier blocks with ReLU are judged among networks with their own activation patterns.
     """
+    if isinstance(third, Real):
+        tol = float(third)
     if isinstance(what, Problem):
+        if third is not None and not isinstance(third, Real):
+            raise ValueError("Y: the problem has its own data; call certify(problem, network).")
         if mean or sharpen or any(given is not None for given in (loss, beta, sample_weight, loss_settings)):
             raise ValueError("loss, beta, mean, sample_weight, loss_settings, sharpen: the problem has its own.")
         certificate = certificates.certify(what, on, tol)
@@ -102,6 +125,8 @@ def certify(
     if loss is None or beta is None:
         raise ValueError("loss, beta: to certify a module both must be given, as they were in training.")
     check_beta(beta)
+    if third is not None and not isinstance(third, Real):
+        on = (on, third)
     module, kind = _unwrapped(what), loss_kind(loss)
     source, weight = _source(on, sample_weight)
     read = read_module(module, _sample_shape(source) if isinstance(module, nn.Sequential) else ())

@@ -33,7 +33,7 @@ def refuse_if_given(context: typer.Context, option: str, reason: str) -> None:
     """An option that would change nothing is wrong use, not silence."""
     source = context.get_parameter_source(option)
     if source is not None and source.name == "COMMANDLINE":
-        raise typer.BadParameter(reason, param_hint=f"--{option}")
+        raise typer.BadParameter(reason, param_hint=f"--{option.strip('_')}")
 
 
 def positive(value: float | None) -> float | None:

@@ -1,0 +1,76 @@
+"""`provenet certify` on a file of weights: a network that was trained elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import typer
+from numpy.typing import NDArray
+
+from provenet.blocks import Block
+from provenet.blocks import certify as certify_module
+from provenet.certificates import Certificate
+from provenet.cli.blocks import check_mask
+from provenet.cli.console import warn
+from provenet.data.loading import Dataset
+from provenet.io.weights import named_as, network_of, read_state, write_state
+
+_CLASSES = ("softmax", "logistic")  # losses of labels
+
+
+@dataclass(frozen=True)
+class Training:
+    """What a file of weights does not say: how the network was trained."""
+
+    loss: str
+    beta: float
+    mean: bool
+    delta: float
+    activation: str
+    readout: str
+
+
+def certify_file(
+    path: Path, data: Dataset, file: Path, block: Block, training: Training, tol: float, sharpen: float
+) -> Certificate:
+    """The certificate of the network in ``path`` on the data of ``file``."""
+    assert data.y is not None
+    y = _labels(file, data.y) if training.loss in _CLASSES else data.y.astype(np.float64)
+    check_mask(file, block, data.mask)
+    state = read_state(path)
+    sample = tuple(data.X.shape[1:])
+    network = network_of(path, state, block, training.activation, training.readout, sample)
+    arrays = (data.X, y) if data.mask is None else (data.X, y, data.mask)
+    return certify_module(
+        network,
+        arrays,
+        tol=tol,
+        loss=training.loss,
+        beta=training.beta,
+        mean=training.mean,
+        sample_weight=data.weight,
+        loss_settings={"delta": training.delta} if training.loss == "huber" else None,
+        **({"sharpen": sharpen} if sharpen else {}),
+    )
+
+
+def write_better(path: Path, certificate: Certificate, out: Path, sample: tuple[int, ...]) -> bool:
+    """The better network that a certificate came with, under the names of the file it was read from."""
+    better = certificate.improve()
+    if better is not None:
+        write_state(out, named_as(read_state(path), sample, better))
+    return better is not None
+
+
+def _labels(path: Path, y: NDArray[Any]) -> NDArray[Any]:
+    """Class numbers as they are; other labels numbered in their order."""
+    if y.dtype.kind in "biu" or (y.dtype.kind == "f" and y.ndim > 1):
+        return y
+    if y.dtype.kind == "f":
+        raise typer.BadParameter(f"{path}: its targets are not whole numbers, as classes are.", param_hint="--loss")
+    classes, code = np.unique(y, return_inverse=True)
+    warn(f"the outputs are taken for the classes {', '.join(map(str, classes))}, in this order.")
+    return code

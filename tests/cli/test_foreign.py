@@ -1,0 +1,143 @@
+"""`provenet certify` on a state dict: networks trained elsewhere, read as tensors, never as code."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import provenet as pn
+
+SETTINGS = ("--loss", "squared", "--beta", 0.1)
+
+
+@pytest.fixture
+def plane(tmp_path):
+    draw = np.random.default_rng(0)
+    X, Y = draw.standard_normal((15, 2)), draw.standard_normal((15, 3))
+    np.savez(tmp_path / "plane.npz", X=X, y=Y)
+    return X, Y
+
+
+def linear(bias: bool = False) -> nn.Sequential:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 4, bias=bias), nn.ReLU(), nn.Linear(4, 3, bias=bias)).double()
+    if bias:
+        nn.init.zeros_(net[2].bias)
+    return net
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("suffix", ["safetensors", "pt"])
+def test_linear_relu_linear(run, plane, bias, suffix):
+    net = linear(bias)
+    if suffix == "pt":
+        torch.save(net.state_dict(), "net.pt")
+    else:
+        save_file(net.state_dict(), "net.safetensors")
+    answer = run("certify", f"net.{suffix}", "plane.npz", *SETTINGS, "--json")
+    assert answer.code == 1  # it was not trained
+    told = answer.json["certificate"]
+    by_hand = pn.certify(net, *plane, loss="squared", beta=0.1)
+    assert told["primal"] == pytest.approx(by_hand.primal, rel=1e-12)
+    assert told["dual"] == pytest.approx(by_hand.dual, rel=1e-9)
+    assert told["scope"] == "all_arrangements"
+
+
+def test_a_better_network_under_the_same_names(run, plane):
+    net = linear(bias=True)
+    # named so that the order of names is not the order of layers
+    names = {"0.weight": "hidden.weight", "0.bias": "hidden.bias", "2.weight": "answer.weight", "2.bias": "answer.bias"}
+    save_file({names[key]: value for key, value in net.state_dict().items()}, "net.safetensors")
+    answer = run("certify", "net.safetensors", "plane.npz", *SETTINGS, "--improved", "better.safetensors", "--json")
+    assert answer.json["improved"] == "better.safetensors"
+    better = load_file("better.safetensors")
+    assert set(better) == {"hidden.weight", "hidden.bias", "answer.weight"}
+    again = run("certify", "better.safetensors", "plane.npz", *SETTINGS, "--json").json
+    assert again["certificate"]["primal"] < answer.json["certificate"]["primal"]
+
+
+def test_the_optimum_holds(run, plane):
+    X, Y = plane
+    solution = pn.solve(pn.formulate("mlp", X, Y, "relu", gates="all", beta=0.1), tol=1e-6)
+    torch.save(solution.network().state_dict(), "ours.pt")
+    answer = run("certify", "ours.pt", "plane.npz", *SETTINGS)
+    assert answer.code == 0, answer.err
+    assert "The certificate holds." in answer.out
+
+
+def test_a_mean_loss_labels_and_columns(run, flowers):
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 5, bias=False), nn.ReLU(), nn.Linear(5, 3, bias=False))
+    save_file(net.state_dict(), "net.safetensors")
+    options = ("-t", "kind", "--drop", "count", "--loss", "softmax", "--json")
+    total = run("certify", "net.safetensors", flowers, *options, "--beta", 6)
+    mean = run("certify", "net.safetensors", flowers, *options, "--beta", 0.1, "--mean")
+    assert "lily, rose, tulip, in this order" in total.err
+    assert total.json["certificate"]["primal"] == pytest.approx(mean.json["certificate"]["primal"], rel=1e-12)
+
+
+def test_a_convolution(run, tmp_path):
+    draw = np.random.default_rng(0)
+    X, Y = draw.standard_normal((5, 1, 5, 5)), draw.standard_normal((5, 2))
+    np.savez("images.npz", X=X.reshape(5, 25), y=Y)
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(1, 3, 2, stride=2, padding=1, bias=False), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+        nn.Linear(3, 2, bias=False),
+    ).double()  # fmt: skip
+    save_file(net.state_dict(), "net.safetensors")
+    how = ("--block", "cnn", "--image", "1x5x5", "--set", "stride=2", "--set", "padding=1", "--json")
+    told = run("certify", "net.safetensors", "images.npz", *SETTINGS, *how).json["certificate"]
+    by_hand = pn.certify(net, X, Y, loss="squared", beta=0.1)
+    assert told["primal"] == pytest.approx(by_hand.primal, rel=1e-12)
+    assert told["dual"] == pytest.approx(by_hand.dual, rel=1e-6)
+
+
+class _Evil:
+    def __reduce__(self):
+        return (open, ("evil.txt", "w"))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (lambda: torch.save(linear(), "net.pt"), "Write net.state_dict()"),
+        (lambda: torch.save(_Evil(), "net.pt"), "not opened"),
+        (lambda: Path("net.pt").write_bytes(pickle.dumps(_Evil(), protocol=2)), "not opened"),
+        (lambda: Path("net.pt").write_bytes(b"junk"), "not opened"),
+        (lambda: torch.save([1, 2], "net.pt"), "not a state dict"),
+        (lambda: torch.save({"a": {"b": torch.ones(1)}}, "net.pt"), "not a state dict"),
+        (lambda: torch.save(nn.Linear(2, 3).state_dict(), "net.pt"), "this has weight, bias"),
+        (lambda: torch.save({}, "net.pt"), "this has nothing"),
+        (lambda: torch.save(linear().state_dict() | {"0.weight": torch.full((4, 2), torch.nan)}, "net.pt"), "finite"),
+        (lambda: torch.save({"0.weight": torch.ones(4, 7), "2.weight": torch.ones(3, 4)}, "net.pt"), "7"),
+        (lambda: torch.save({"0.weight": torch.ones(4, 1, 3, 3), "2.weight": torch.ones(3, 4)}, "net.pt"), "cnn"),
+        (lambda: torch.save({"first": torch.ones(4, 2), "second": torch.ones(3, 3)}, "net.pt"), "(N, p)"),
+        (lambda: torch.save(linear(True).state_dict() | {"2.bias": torch.ones(3)}, "net.pt"), "bias that is not zero"),
+    ],
+)  # fmt: skip
+def test_files_that_are_no_such_network(run, plane, content, says, tmp_path):
+    content()
+    answer = run("certify", "net.pt", "plane.npz", *SETTINGS)
+    assert answer.code == 1
+    assert says in answer.err
+    assert answer.out == ""
+    assert not (tmp_path / "evil.txt").exists()
+
+
+def test_wrong_use(run, plane, model, flowers):
+    save_file(linear().state_dict(), "net.safetensors")
+    for options in ([], ["--loss", "squared"], ["--beta", 1]):
+        answer = run("certify", "net.safetensors", "plane.npz", *options)
+        assert answer.code == 2
+        assert "--loss, --beta" in answer.err
+    for options in (["--beta", 1], ["--target", "kind"], ["--mean"], ["--improved", "x"], ["--set", "kernel=3"]):
+        answer = run("certify", model, flowers, *options)
+        assert answer.code == 2
+        assert options[0] in answer.err
