@@ -15,7 +15,6 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.cones.cones import Cones
-from provenet.cones.implicit import ImplicitCones
 from provenet.cones.projection import project
 
 _MOST_OUTPUTS = 6  # beyond, the first 2^c cells are too coarse to be of use
@@ -35,7 +34,7 @@ class Leaf(NamedTuple):
 
 
 def branch_and_bound(
-    cones: Cones | ImplicitCones,
+    cones: Cones,
     G: Tensor,
     lower: Tensor,
     upper: Tensor,
@@ -43,8 +42,8 @@ def branch_and_bound(
     nodes: int,
     tolerance: float,
 ) -> Leaf:
-    """For G (B, p, c) and bounds (B,) known before, until upper ≤ max(enough, lower(1 + tolerance)), or ``nodes`` cells,
-    or a deadline.
+    """For G (B, p, c) and bounds (B,) known before: until upper ≤ max(enough, lower(1 + tolerance)), ``nodes`` cells, or
+    a deadline.
 
     ``upper`` holds at any time: it is the largest bound of a cell, and never more than the one known before.
     """
@@ -90,7 +89,7 @@ def branch_and_bound(
     return Leaf(best, torch.minimum(upper, closed), where)
 
 
-def _evaluate(cones: Cones | ImplicitCones, G: Tensor, pull: Tensor, gate: Tensor, best: Tensor, where: Tensor) -> Tensor:
+def _evaluate(cones: Cones, G: Tensor, pull: Tensor, gate: Tensor, best: Tensor, where: Tensor) -> Tensor:
     """f = ‖Proj_K(pull)‖ from above (M,); the projections are tried as better points of their gates."""
     found = project(cones.rows, cones.signs[gate], pull)
     length = torch.linalg.vector_norm(found.point, dim=1)
@@ -131,7 +130,7 @@ def _bound(cells: Tensor, height: Tensor) -> Tensor:
 
 
 def _halves(
-    cones: Cones | ImplicitCones, G: Tensor, gate: Tensor, cells: Tensor, height: Tensor, best: Tensor, where: Tensor
+    cones: Cones, G: Tensor, gate: Tensor, cells: Tensor, height: Tensor, best: Tensor, where: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Each cell cut in two across its longest edge: cells (2M, r, r) and f at their generators (2M, r)."""
     M, r, _ = cells.shape

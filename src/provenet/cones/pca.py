@@ -99,9 +99,7 @@ def _one_output(cones: Cones, g: Tensor, enough: float) -> ConePCA:
     return ConePCA(torch.minimum(lower, upper), upper, u, exact, _all(B, "projection")[1])
 
 
-def _bounded(
-    cones: Cones, G: Tensor, enough: float, nodes: int, tolerance: float, against: float | None
-) -> ConePCA:
+def _bounded(cones: Cones, G: Tensor, enough: float, nodes: int, tolerance: float, against: float | None) -> ConePCA:
     """Each bound only where the ones before it have not settled the gate; ``against`` None: every gate's is wanted."""
     sigma = torch.linalg.svdvals(G)[:, 0]
     upper = sigma * (1 + (G.shape[1] + G.shape[2]) * 8 * torch.finfo(G.dtype).eps)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.cones.cones import Cones
 from provenet.cones.projection import project
 
@@ -44,7 +45,7 @@ def relaxed(cones: Cones, G: Tensor, u: Tensor, target: Tensor) -> Tensor:
     for _ in range(_ROUNDS):
         more = best[open_] > goal[open_]
         open_, rows, weight = open_[more], rows[more], weight[more]
-        if open_.numel() == 0:
+        if open_.numel() == 0 or deadline.over():
             break
         value, S, U = _minimise(unit[open_], rows, goal[open_])
         share = torch.einsum("bij,bi,bj->bi", S, weight, weight)
@@ -154,6 +155,6 @@ def _minimise(R: Tensor, rows: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Te
         t[left] = torch.maximum(t[left], values + 1e-15)
         mu[left] = torch.where(decrement < _CAUGHT_UP, _SHRINK * mu[left], mu[left])
         left = left[(best[left] > goal[left]) & (failed == 0) & (mu[left] * (a.numel() + p) > _ACCURACY)]
-        if left.numel() == 0:
+        if left.numel() == 0 or deadline.over():
             break
     return best, square(at), U
