@@ -9,7 +9,7 @@ import pytest
 
 import provenet as pn
 from provenet.verify import verify
-from provenet.verify.cones import cone_bound, projected_length, sectors
+from provenet.verify.cones import cone_bound, is_reached, projected_length, sectors
 
 
 def solved(d: int, c: int, gates: Any, loss: str = "squared", beta: float = 0.5) -> tuple[Any, Any, Any, Any, Any]:
@@ -84,3 +84,32 @@ def test_wrong_use() -> None:
         verify(X, Y, first, second, loss="squared", beta=0.5, all_arrangements=True)
     with pytest.raises(ValueError, match="give one of the two"):
         verify(X, Y, first, second, relu=True, loss="squared", beta=0.5, all_arrangements=True, gate_vectors=first)
+
+
+@pytest.mark.parametrize(("rank", "d"), [(2, 5), (3, 6)])
+def test_rows_of_low_rank_are_judged_where_they_lie(rank: int, d: int) -> None:
+    draw = np.random.default_rng(rank)
+    rows = draw.standard_normal((12, rank)) @ draw.standard_normal((rank, d))
+    rows *= np.where(rows @ draw.standard_normal(d) >= 0, 1, -1)[:, None]  # a cone with an inside
+    K = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    G = rows.T @ draw.standard_normal((12, 3))
+    bound = cone_bound(G, K)
+    u = draw.standard_normal((200_000, rank)) @ np.linalg.svd(rows)[2][:rank]
+    u = u[(u @ K.T >= 0).all(1)]
+    reached = np.linalg.norm(u @ G, axis=1) / np.linalg.norm(u, axis=1)
+    assert len(reached) > 10
+    assert reached.max() <= bound * (1 + 1e-12)
+    assert reached.max() >= 0.9 * bound
+    assert is_reached(G, K, bound)
+
+
+def test_a_rough_bound_is_called_rough() -> None:
+    """Several outputs in four dimensions have the spectral norm, which is the number only for a u of the cone."""
+    X, Y, problem, certificate, weights = solved(4, 3, 12)
+    found = verify(X, Y, *weights, relu=True, loss="squared", beta=0.5, gate_vectors=problem.gate_vectors.numpy())
+    assert found.primal == pytest.approx(certificate.primal, rel=1e-12)
+    assert found.polar_max > certificate.polar_max
+    assert not found.exact
+    inside = np.diag([3.0, 2.0, 1.0, 0.5])
+    assert is_reached(inside, np.eye(4), cone_bound(inside, np.eye(4)))
+    assert not is_reached(np.ones((4, 1)) @ np.ones((1, 2)) - 2 * np.eye(4, 2), np.eye(4), 1e9)

@@ -88,3 +88,18 @@ def test_whitening_goes_with_the_model(table: Path, tmp_path: Path) -> None:
     assert chosen.exit_code == 0, chosen.output
     assert run("certify", out, wide).exit_code == 0
     assert pn.load(out).whiten
+
+
+def test_a_rougher_second_opinion_denies_nothing(tmp_path: Path) -> None:
+    """Several outputs in four dimensions: the independent checker has a bound that is not tight, and says so."""
+    draw = np.random.default_rng(0)
+    data, out = tmp_path / "data.npz", tmp_path / "model"
+    np.savez(data, X=draw.standard_normal((15, 4)), y=np.arange(15) % 3)
+    options = ("--activation", "relu", "--gates", "10", "--beta", "0.2max", "--no-intercept", "--no-report")
+    assert run("fit", data, *options, "-o", out).exit_code == 0
+    judged = run("certify", out, data, "--json")
+    assert judged.exit_code == 0, judged.output
+    told = json.loads(judged.stdout)
+    assert told["holds"] is True
+    assert told["independent_bound_is_exact"] is False
+    assert "neither confirms nor denies" in run("certify", out, data).output

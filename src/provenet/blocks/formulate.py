@@ -22,6 +22,7 @@ from provenet.cones import Cones
 from provenet.data.validation import as_mask, as_samples, as_targets, as_tensor, as_weights, check_finite
 from provenet.gates import distinct_gates, sample_gates
 from provenet.gates.arrangements import arrangements
+from provenet.gates.interior import moved_inside
 from provenet.gates.spike_free import open_gate, spike_free_stretch
 from provenet.gauges import ConeNuclear, Gauge, SpikeFree
 from provenet.gauges.mixed import WEIGHT_DECAY, Penalty, as_penalty, gauge_of
@@ -108,6 +109,8 @@ def formulate(
     alone = _open_gate(block, X) if complete else None
     if alone is None:
         gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed, gate_group)
+        if activation == "relu" and not complete:
+            gate_vectors = _inside(block, X, gate_vectors, patterns)
         stretch = None
     else:
         gate_vectors, patterns, stretch = alone
@@ -167,18 +170,44 @@ def _cone_gauge(
     assert patterns is not None
     assert gate_vectors is not None
     X = X.to(torch.float64)
-    rows = block.rows(X) if block.groups == 1 else None
-    if rows is None:
+    table = _table(block, X)
+    if table is None:
         return ConeNuclear(None, implicit_cones(block, X, patterns, gate_vectors, gate_group))
-    cones = Cones.of(rows, patterns, gate_vectors, block.row_noise(X))
+    rows, unit = table
+    noise = block.row_noise(X)
+    cones = Cones.of(rows, patterns, gate_vectors, None if noise is None else noise / unit)
     return ConeNuclear(cones) if stretch is None else SpikeFree(cones, stretch=stretch)
+
+
+def _inside(block: Block, X: Tensor, vectors: Tensor | None, patterns: Tensor | None) -> Tensor:
+    """Gate vectors strictly inside the cones of their patterns: a tie is open, but no place for a neuron to start."""
+    assert vectors is not None
+    assert patterns is not None
+    zero = torch.nonzero(~vectors.any(1)).flatten()
+    if len(zero):
+        raise ValueError(f"gates: gate {int(zero[0])} is zero, and on every row of the data; give it a direction.")
+    table = _table(block, X.to(torch.float64))
+    return vectors if table is None else moved_inside(vectors, table[0], patterns)
 
 
 def _open_gate(block: Block, X: Tensor) -> tuple[Tensor, Tensor, float] | None:
     """The one gate that rows orthogonal to one another need, its pattern and `spike_free_stretch`; None for others."""
-    rows = block.rows(X.to(torch.float64)) if block.groups == 1 else None
-    stretch = None if rows is None else spike_free_stretch(rows)
-    return None if rows is None or stretch is None else (*open_gate(rows), stretch)
+    table = _table(block, X.to(torch.float64))
+    stretch = None if table is None else spike_free_stretch(table[0])
+    return None if table is None or stretch is None else (*open_gate(table[0]), stretch)
+
+
+def _table(block: Block, X: Tensor) -> tuple[Tensor, Tensor] | None:
+    """Φ (N, p), every row divided by a power of two so that its largest entry is about one, and these powers (N,);
+    None for a block without such a table.
+
+    Arrangements and cones are the same, and squares neither overflow nor vanish.
+    """
+    rows = block.rows(X) if block.groups == 1 else None
+    if rows is None:
+        return None
+    unit = torch.exp2(torch.frexp(rows.abs().amax(1))[1].clamp(-1000, 1000).to(rows.dtype))
+    return rows / unit[:, None], unit
 
 
 def as_masked(block: Block, X: Any, mask: Any) -> tuple[Tensor, Tensor | None]:
@@ -283,12 +312,12 @@ def _gates(
 
 def _all_arrangements(block: Block, X: Tensor) -> tuple[Tensor, Tensor]:
     """Every arrangement but the one that closes all rows."""
-    rows = block.rows(X.to(torch.float64)) if block.groups == 1 else None
-    if rows is None:
+    table = _table(block, X.to(torch.float64))
+    if table is None:
         raise ValueError(
             f"gates: 'all' needs a table of rows, which block {block.name!r} has not; sample some instead."
         )
-    return distinct_gates(*arrangements(rows))
+    return distinct_gates(*arrangements(table[0]))
 
 
 def _split(vectors: Tensor | None, gate_group: Any, groups: int) -> list[Tensor | None]:

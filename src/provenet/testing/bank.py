@@ -67,6 +67,7 @@ def verify_network(
         group=None if group is None else group.numpy(),
         gate_group=None if problem.gate_group is None or problem.gate_vectors is None else problem.gate_group.numpy(),
         penalty=problem.penalty,
+        relu=network.relu,
         **settings,
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provenet.verify.cones import cone_bound, sectors
+from provenet.verify.cones import cone_bound, is_reached, sectors
 from provenet.verify.forms import Rows, make_form
 from provenet.verify.losses import EPS, LOSSES, best_squared_scale, targets
 from provenet.verify.norms import checked, pull_of_one, squared_lengths, strongest
@@ -20,11 +20,16 @@ _BATCH_NUMBERS = 2**17  # of X at a time
 
 @dataclass(frozen=True)
 class Verdict:
-    """The network's objective, a lower bound of every such network's, and the largest σ_max(A_k*Θ)."""
+    """The network's objective, a lower bound of every such network's, and the largest σ_max(A_k*Θ).
+
+    ``exact`` False: ``polar_max`` is a bound that may be far above the number itself, as for ReLU with several outputs
+    in more than three dimensions; then a large gap says nothing.
+    """
 
     primal: float
     dual: float
     polar_max: float
+    exact: bool = True
 
     @property
     def gap(self) -> float:
@@ -122,7 +127,7 @@ def verify(
     largest = beta / polar_max if polar_max > 0 else np.inf
     tau = best_squared_scale(theta, Y.reshape(rows), w, largest) if loss == "squared" else min(1.0, largest)
     dual = -float((w * conjugate(tau)).sum())
-    return Verdict(primal, dual, polar_max)
+    return Verdict(primal, dual, polar_max, data.exact)
 
 
 def _used(X: Any, Y: Any, mask: Any, sample_weight: Any) -> tuple[NDArray[Any], NDArray[Any], Any, Array]:
@@ -187,6 +192,7 @@ class _Samples:
         norms: tuple[float, float],
     ) -> None:
         self.form, self.X, self.readout, self.relu, self.norms = form, X, readout, relu, norms
+        self.exact = True  # until a bound of the polar is a rough one
         self.size = min(max(_BATCH_NUMBERS // X[0].size, 16), 4096)
         self.mask = mask
         if mask is not None and (X.ndim != 3 or mask.shape != X.shape[:2] or not mask.any(axis=1).all()):
@@ -280,13 +286,17 @@ class _Samples:
         norms = np.array([strongest(G, self.norms) for G in slopes])
         rows = self.table() if self.relu and parts.groups == 1 else None
         if rows is None or vectors is None:
+            self.exact = not self.relu
             return float(norms.max())
-        found = 0.0
+        found, self.exact = 0.0, True
         for k in np.argsort(-norms):
             if norms[k] <= found:
                 break
             cone = np.where((rows @ vectors[k] >= 0)[:, None], rows, -rows)
-            found = max(found, *(cone_bound(G, cone) for G in self._judged_apart(slopes[k])))
+            for G in self._judged_apart(slopes[k]):
+                bound = cone_bound(G, cone)
+                if bound > found:
+                    found, self.exact = bound, is_reached(G, cone, bound)
         return found
 
     def _judged_apart(self, G: Array) -> list[Array]:

@@ -23,9 +23,32 @@ def cone_bound(G: Array, K: Array) -> float:
         return spectral
     if G.shape[1] == 1:
         return min(spectral, max(projected_length(G[:, 0], K), projected_length(-G[:, 0], K)))
+    G, K, lost = _reduced(G, K)
     if G.shape[0] == 2:
-        return min(spectral, _plane(G, K))
-    return min(spectral, _space(G, K)) if G.shape[0] == 3 and len(K) <= _MOST_ROWS else spectral
+        return min(spectral, _plane(G, K) + lost)
+    return min(spectral, _space(G, K) + lost) if G.shape[0] == 3 and len(K) <= _MOST_ROWS else spectral
+
+
+def is_reached(G: Array, K: Array, bound: float) -> bool:
+    """Whether ``bound``, that of `cone_bound`, is the number itself: below the spectral norm, or that of a u inside."""
+    U, sigma, _ = np.linalg.svd(G)
+    side = K @ U[:, 0]
+    inside = len(K) == 0 or side.min() >= -_FACET or side.max() <= _FACET
+    return bool(inside or bound < sigma[0] * (1 - 1e-9))
+
+
+def _reduced(G: Array, K: Array) -> tuple[Array, Array, float]:
+    """Both in the coordinates of the space that the rows span, if that has three dimensions or less, and what of G lies
+    outside of it: nothing but rounding, as slopes are sums of rows."""
+    if G.shape[0] <= 3:
+        return G, K, 0.0
+    _, sigma, Vh = np.linalg.svd(K, full_matrices=False)
+    rank = int((sigma > 1e-10 * sigma[0]).sum())
+    if rank > 3:
+        return G, K, 0.0
+    V = Vh[: max(rank, 2)].T
+    flat = K @ V
+    return V.T @ G, flat / np.linalg.norm(flat, axis=1, keepdims=True), float(np.linalg.norm(G - V @ (V.T @ G)))
 
 
 def projected_length(g: Array, K: Array) -> float:
