@@ -42,8 +42,8 @@ def branch_and_bound(
     nodes: int,
     tolerance: float,
 ) -> Leaf:
-    """For G (B, p, c) and bounds (B,) known before: until upper ≤ max(enough, lower(1 + tolerance)), ``nodes`` cells, or
-    a deadline.
+    """For G (B, p, c) and bounds (B,) known before: until upper ≤ max(enough, lower(1 + tolerance)), ``nodes`` cells,
+    or a deadline.
 
     ``upper`` holds at any time: it is the largest bound of a cell, and never more than the one known before.
     """

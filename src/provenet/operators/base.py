@@ -40,6 +40,18 @@ class Operator(ABC):
     def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         """(G_{k(j)} v_j, G_{k(j)}ᵀ u_j) with G = A*(R), without forming G: shapes (N, p), (N, q)."""
 
+    def jacobian(self, factors: Factors) -> Tensor:
+        """∂Ŷ by every weight of every neuron, (N, p + q, n, …, c): A_k(e_a v_jᵀ) and A_k(u_j e_bᵀ)."""
+        columns = torch.empty(factors.n_neurons, self.p + self.q, *self.output_shape, dtype=self.dtype)
+        lefts, rights = torch.eye(self.p, dtype=self.dtype), torch.eye(self.q, dtype=self.dtype)
+        for j in range(factors.n_neurons):
+            u, v, gate = factors.left[j : j + 1], factors.right[j : j + 1], factors.gate[j : j + 1]
+            for a in range(self.p):
+                columns[j, a] = self.forward_factors(Factors(lefts[a : a + 1], v, gate))
+            for b in range(self.q):
+                columns[j, self.p + b] = self.forward_factors(Factors(u, rights[b : b + 1], gate))
+        return columns
+
     @abstractmethod
     def norm_upper(self) -> float:
         """An upper bound of ‖A‖ (Frobenius to Frobenius)."""

@@ -77,6 +77,14 @@ class MLPOperator(Operator):
             right.addmm_(self._hidden(factors, rows, mask), residual[rows])
         return left, right
 
+    def jacobian(self, factors: Factors) -> Tensor:
+        opened = self.pattern.T[factors.gate]  # (N, n)
+        columns = torch.zeros(factors.n_neurons, self.p + self.q, self.n, self.q, dtype=self.dtype)
+        torch.mul((opened[:, None] * self.X.T)[..., None], factors.right[:, None, None], out=columns[:, : self.p])
+        hidden = (factors.left @ self.X.T).mul_(opened)
+        columns[:, self.p :].diagonal(dim1=1, dim2=3).copy_(hidden[:, :, None])
+        return columns
+
     def _hidden(self, factors: Factors, rows: slice, mask: Tensor | None) -> Tensor:
         """D_{k(j)} X u_j on some rows, (N, rows)."""
         hidden = factors.left @ self.X[rows].T

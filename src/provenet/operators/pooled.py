@@ -98,6 +98,20 @@ class PooledOperator(BatchedOperator):
         left, right = lanes.adjoint(kept, factors.gate, factors.left, self._by_cell(factors.right), residual)
         return left, (right if self.cells_first else right.transpose(1, 2)).reshape(-1, self.q)
 
+    def jacobian(self, factors: Factors) -> Tensor:
+        kept = self.kept
+        if kept is None:
+            return super().jacobian(factors)
+        features = kept[:, factors.gate]  # (n, N, a, p)
+        columns = torch.zeros(factors.n_neurons, self.p + self.q, self.n, self.outputs, dtype=self.dtype)
+        columns[:, : self.p] = torch.einsum("njap,jac->jpnc", features, self._by_cell(factors.right))
+        hidden = torch.einsum("njap,jp->jan", features, factors.left)
+        shape = (self.cells, self.outputs) if self.cells_first else (self.outputs, self.cells)
+        second = columns[:, self.p :].unflatten(1, shape)  # (N, a, c, n, c) or (N, c, a, n, c)
+        by_cell = second if self.cells_first else second.transpose(1, 2)
+        by_cell.diagonal(dim1=2, dim2=4).copy_(hidden[..., None])
+        return columns
+
     def _by_cell(self, right: Tensor) -> Tensor:
         """Second layers (N, q) as (N, a, c)."""
         if self.cells_first:

@@ -33,7 +33,7 @@ class Model(ABC):
 class DenseModel(Model):
     def __init__(self, program: Program, at: Place):
         self._p = program.operator.p
-        jacobian = _jacobian(program, at.factors)
+        jacobian = program.operator.jacobian(at.factors).flatten(0, 1)
         bent = program.loss.hessian_product(at.prediction, jacobian)
         self._matrix = jacobian.flatten(1) @ bent.flatten(1).T
         self._matrix.diagonal().add_(program.beta)
@@ -52,25 +52,45 @@ class DenseModel(Model):
             blocks, neuron = damped.view(count, width, count, width), torch.arange(count)
             blocks[neuron, : self._p, neuron, self._p :] += self._coupling
             blocks[neuron, self._p :, neuron, : self._p] += self._coupling.transpose(1, 2)
-        if face is not None:
-            slope = on_faces(face, slope)
-            self._confine(damped, face)
+        free = None if face is None else _Free(face, slope.shape[1])
+        right = slope.flatten()
+        if free is not None:
+            damped, right = free.matrix(damped), free.vector(right)
         factor, failed = torch.linalg.cholesky_ex(damped)
         if int(failed) != 0:
             return None
-        return -torch.cholesky_solve(slope.reshape(-1, 1), factor).view_as(slope)
+        step = -torch.cholesky_solve(right[:, None], factor).squeeze(1)
+        return (step if free is None else free.back(step)).view_as(slope)
 
-    def _confine(self, matrix: Tensor, face: Tensor) -> None:
-        """PHP + size·(I − P), in place: across the faces nothing pulls, and nothing moves."""
-        count, p = face.shape[:2]
-        rows = matrix.view(count, -1, len(matrix))[:, :p]
-        rows.copy_(torch.bmm(face, rows))
-        columns = matrix.view(len(matrix), count, -1)[:, :, :p]
-        columns.copy_(torch.bmm(columns.transpose(0, 1), face).transpose(0, 1))
-        neuron = torch.arange(count)
-        across = torch.eye(p, dtype=face.dtype) - face
-        blocks = matrix.view(count, -1, count, matrix.shape[1] // count)
-        blocks[neuron, :p, neuron, :p] += across * float(self._matrix.diagonal().max())
+
+class _Free:
+    """Coordinates in which each neuron's first layer moves along its face only: fewer unknowns, a smaller system."""
+
+    def __init__(self, face: Tensor, width: int):
+        """face (N, p, p): projections.  width: p + q."""
+        self._shape = len(face), width
+        along, turn = torch.linalg.eigh(face)  # an orthonormal basis: across the face, then along it
+        self._turn = torch.eye(width, dtype=face.dtype).repeat(len(face), 1, 1)
+        self._turn[:, : face.shape[1], : face.shape[1]] = turn
+        kept = torch.ones(self._shape, dtype=torch.bool)
+        kept[:, : face.shape[1]] = along > 0.5
+        self._kept = torch.nonzero(kept.flatten()).flatten()
+
+    def matrix(self, full: Tensor) -> Tensor:
+        count, width = self._shape
+        rows = torch.bmm(self._turn.mT, full.view(count, width, -1)).view_as(full)[self._kept]
+        turned = torch.bmm(rows.view(len(rows), count, width).transpose(0, 1), self._turn)
+        return turned.transpose(0, 1).reshape(len(rows), -1)[:, self._kept]
+
+    def vector(self, full: Tensor) -> Tensor:
+        count, width = self._shape
+        return torch.bmm(self._turn.mT, full.view(count, width, 1)).flatten()[self._kept]
+
+    def back(self, few: Tensor) -> Tensor:
+        count, width = self._shape
+        full = few.new_zeros(count * width)
+        full[self._kept] = few
+        return torch.bmm(self._turn, full.view(count, width, 1)).flatten()
 
 
 class ProductModel(Model):
@@ -140,17 +160,3 @@ def _couple(coupling: Tensor, step: Tensor) -> Tensor:
     left = torch.bmm(coupling, step[:, p:, None])
     right = torch.bmm(coupling.transpose(1, 2), step[:, :p, None])
     return torch.cat([left, right], dim=1).squeeze(2)
-
-
-def _jacobian(program: Program, factors: Factors) -> Tensor:
-    """∂Ŷ by every weight, neuron by neuron, (N(p + q), n, …, c): A_k(e_a v_jᵀ) and A_k(u_j e_bᵀ)."""
-    op, p, q = program.operator, program.operator.p, program.operator.q
-    columns = torch.empty(factors.n_neurons, p + q, *op.output_shape, dtype=op.dtype)
-    basis_left, basis_right = torch.eye(p, dtype=op.dtype), torch.eye(q, dtype=op.dtype)
-    for j in range(factors.n_neurons):
-        u, v, gate = factors.left[j : j + 1], factors.right[j : j + 1], factors.gate[j : j + 1]
-        for a in range(p):
-            columns[j, a] = op.forward_factors(Factors(basis_left[a : a + 1], v, gate))
-        for b in range(q):
-            columns[j, p + b] = op.forward_factors(Factors(u, basis_right[b : b + 1], gate))
-    return columns.flatten(0, 1)
