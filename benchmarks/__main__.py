@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from threadpoolctl import threadpool_limits
 
-from benchmarks import operators, peers, problems, relu
+from benchmarks import operators, peers, problems, relu, relu_exact
 from benchmarks.peers import Result, best_of
 
 _CORES = torch.get_num_threads()
@@ -66,6 +66,10 @@ def relu_one_output() -> list[Row]:
     return rows
 
 
+def relu_every_arrangement() -> list[Row]:
+    return [Row(case.name, case.ours, "–", None, case.words, case.met) for case in relu_exact.cases()]
+
+
 def digits() -> list[Row]:
     rows = []
     for loss in ("squared", "softmax"):
@@ -103,7 +107,7 @@ def main() -> None:
     console = Console(width=150)
     torch.set_num_threads(1)
     with threadpool_limits(limits=1):
-        rows = against_clarabel() + against_first_order() + relu_one_output()
+        rows = against_clarabel() + against_first_order() + relu_one_output() + relu_every_arrangement()
         costs = operator_costs()
     torch.set_num_threads(_CORES)
     rows += digits()
