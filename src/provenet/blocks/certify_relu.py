@@ -20,6 +20,7 @@ from provenet.blocks.foreign import read_module
 from provenet.blocks.improve import improved, objective
 from provenet.certificates import Certificate, Gap, certificate_from, gap_at, relu_point
 from provenet.gates.arrangements import count_bound
+from provenet.gauges.mixed import WEIGHT_DECAY
 from provenet.nn import TwoLayer
 from provenet.polar.everywhere import Pull, Strongest, climb, strongest
 from provenet.problem import Problem
@@ -78,9 +79,11 @@ def certify_relu(
 
 
 def with_better(certificate: Certificate, problem: Problem, network: nn.Module) -> Certificate:
-    """The certificate of a network on a ReLU problem, with a better network if an escape finds one, gates or not."""
+    """The certificate of a network on a ReLU problem, with a better network if an escape finds one, gates or not.
+
+    Escapes know weight decay alone."""
     rows = _table(problem)
-    if rows is None or not isinstance(network, TwoLayer):
+    if rows is None or problem.penalty != WEIGHT_DECAY or not isinstance(network, TwoLayer):
         return certificate
     read = read_module(network, ())
     prediction, _ = relu_point(problem, read.network)

@@ -24,7 +24,7 @@ from provenet.gates import distinct_gates, sample_gates
 from provenet.gates.arrangements import arrangements
 from provenet.gates.interior import moved_inside
 from provenet.gates.spike_free import open_gate, spike_free_stretch
-from provenet.gauges import ConeNuclear, Gauge, SpikeFree
+from provenet.gauges import ConeColumns, ConeNuclear, Gauge, SpikeFree
 from provenet.gauges.mixed import WEIGHT_DECAY, Penalty, as_penalty, gauge_of
 from provenet.losses import LOSSES, Loss
 from provenet.losses.base import power_of_four
@@ -41,6 +41,7 @@ BLOCKS: dict[str, type[Block]] = {
     "poolformer": PoolFormer,
     "fnet": FNet,
 }
+_ONE_OUTPUT_EACH = (2.0, 1.0)
 _MASKED_TOKEN_LOSSES = ("squared", "huber")  # those that are zero where output and target are
 
 
@@ -81,8 +82,8 @@ def formulate(
     of whitened X, or rows orthogonal to one another, one open gate is all that is needed (CP §3.3).
     ``mask`` (n, s), for attention: which tokens are there.  Every loss is a sum over samples, each times its
     ``sample_weight``; samples of weight zero are left out.
-    ``penalty`` (C, R), for linear and gated MLPs: the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), where
-    u_j and v_j are the first and the second layer of neuron j (BM Lemma 3.1); (2, 2) is weight decay.
+    ``penalty`` (C, R), for MLPs: the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), where u_j and v_j are
+    the first and the second layer of neuron j (BM Lemma 3.1); (2, 2) is weight decay.  ReLU has (2, 2) and (2, 1).
     """
     block = make_block(block)
     if activation not in ACTIVATIONS:
@@ -106,7 +107,7 @@ def formulate(
         token_mask = None if token_mask is None else token_mask[used]
     Y = as_masked_targets(Y, token_mask, readout, loss_name)
     p, _ = block.weights(X, Y.shape[-1])
-    alone = _open_gate(block, X) if complete else None
+    alone = _open_gate(block, X) if complete and penalty == WEIGHT_DECAY else None
     if alone is None:
         gate_vectors, patterns, gate_group = _gates(block, X, p, activation, gates, seed, gate_group)
         if activation == "relu" and not complete:
@@ -122,6 +123,9 @@ def formulate(
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
     if activation == "relu":
         gauge = _cone_gauge(block, X, patterns, gate_vectors, gate_group, stretch)
+        if penalty == _ONE_OUTPUT_EACH and operator.q > 1:  # of one output all norms are one
+            assert isinstance(gauge, ConeNuclear)
+            gauge = ConeColumns(gauge.cones)
     else:
         gauge = gauge_of(penalty, operator.p, operator.q)
     program = Program(operator, scaled_loss, gauge, normalised_beta(beta, units.beta))
@@ -150,10 +154,15 @@ def formulate(
 def checked_penalty(penalty: Any, block: Block, activation: str) -> Penalty:
     """The norms (C, R), if networks of this block can be judged by them."""
     norms = as_penalty(penalty)
-    if norms != WEIGHT_DECAY and not (isinstance(block, MLP) and activation != "relu"):
+    if norms != WEIGHT_DECAY and not isinstance(block, MLP):
         raise ValueError(
-            f"penalty: ({norms[0]:g}, {norms[1]:g}) goes with linear and gated ReLU networks of block 'mlp', not with "
-            f"{activation!r} of {block.name!r}; choose (2, 2), weight decay."
+            f"penalty: ({norms[0]:g}, {norms[1]:g}) goes with block 'mlp', not with {block.name!r}; choose (2, 2), "
+            "weight decay."
+        )
+    if activation == "relu" and norms not in (WEIGHT_DECAY, _ONE_OUTPUT_EACH):
+        raise ValueError(
+            f"penalty: ({norms[0]:g}, {norms[1]:g}) of ReLU networks has no bound of how hard a neuron in its cone can "
+            "pull; choose (2, 2), weight decay, or (2, 1), neurons with one output each; or activation 'gated_relu'."
         )
     return norms
 

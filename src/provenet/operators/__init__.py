@@ -3,6 +3,7 @@
 from provenet.operators.attention import attention_operator
 from provenet.operators.base import Operator
 from provenet.operators.batched import BatchedOperator
+from provenet.operators.by_output import ByOutput
 from provenet.operators.cnn import CNNOperator
 from provenet.operators.fourier import FNOMeanOperator, FNOTokensOperator
 from provenet.operators.grouped import GroupedOperator
@@ -16,6 +17,7 @@ from provenet.operators.tokens import TokenMeanOperator, TokenRowsOperator
 
 __all__ = [
     "BatchedOperator",
+    "ByOutput",
     "CNNOperator",
     "FNOMeanOperator",
     "FNOTokensOperator",

@@ -13,9 +13,9 @@ from torch import nn
 
 from provenet import deadline
 from provenet.certificates import Certificate, certify, duality_gap
-from provenet.gauges import ConeNuclear, SignNorm
+from provenet.gauges import ConeColumns, ConeNuclear, SignNorm
 from provenet.gauges.mixed import signs
-from provenet.operators import Lifted
+from provenet.operators import ByOutput, Lifted
 from provenet.problem import Problem, Program
 from provenet.solvers.loop import Callback, Limits, Method, Record, Run, run
 from provenet.solvers.plan import METHODS, Stage, plan
@@ -129,13 +129,19 @@ def _run_reduced(
 def _run_lifted(
     program: Program, method: str | Method[Any], limits: Limits, start: Factors | None, tell: Callback | None
 ) -> tuple[Run, str]:
-    """With a weight for each vector of signs, where these are the neurons that an ∞-norm leaves (`SignNorm`)."""
+    """With a weight for each of the neurons that an ∞- or a 1-norm leaves: with signs for weights (`SignNorm`), or with
+    one output (`ConeColumns`)."""
     op, gauge = program.operator, program.gauge
-    if not isinstance(gauge, SignNorm):
+    operator: Lifted | ByOutput
+    if isinstance(gauge, SignNorm):
+        by_rows = gauge.by_rows(op.p, op.q)
+        operator = Lifted(op, signs(op.p if by_rows else op.q, op.dtype), by_rows)
+        large = replace(program, operator=operator, gauge=gauge.lifted(op.p, op.q))
+    elif isinstance(gauge, ConeColumns):
+        operator = ByOutput(op)
+        large = replace(program, operator=operator, gauge=gauge.apart(op.q))
+    else:
         return _run_stages(program, plan(program, method), limits, start, tell)
-    by_rows = gauge.by_rows(op.p, op.q)
-    operator = Lifted(op, signs(op.p if by_rows else op.q, op.dtype), by_rows)
-    large = replace(program, operator=operator, gauge=gauge.lifted(op.p, op.q))
     begin = None if start is None else operator.raised(start)
     done, name = _run_stages(large, plan(large, method), limits, begin, tell)
     done.factors = operator.lowered(done.factors)
