@@ -40,6 +40,7 @@ class ReluADMM(Method[ReluADMMState]):
 
     name = "admm"
     check_every = 10
+    patience = 200  # its last digits come slowly where arrangements are nearly alike
     max_steps = 20_000
 
     def refuses(self, program: Program) -> str | None:
