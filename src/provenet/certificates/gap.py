@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -19,6 +19,7 @@ class Gap:
     dual: float
     polar_max: float  # upper bound of max_k γ°(A_k*Θ)
     bound: str
+    polar_least: float = 0.0  # lower bound of the same: where it is beyond β, the point is not optimal
 
     @property
     def absolute(self) -> float:
@@ -42,7 +43,8 @@ def duality_gap(program: Program, prediction: Tensor, penalty: float, final: boo
     theta = program.loss.gradient(prediction)
     polar = polar_bounds(program.operator, program.gauge, theta, final, against=program.beta)
     polar_max = float(polar.upper.max()) + _rounding(program, theta)
-    return gap_at(program, prediction, penalty, theta, polar_max, polar.kind)
+    gap = gap_at(program, prediction, penalty, theta, polar_max, polar.kind)
+    return replace(gap, polar_least=float(polar.lower.max()))
 
 
 def gap_at(program: Program, prediction: Tensor, penalty: float, theta: Tensor, polar_max: float, kind: str) -> Gap:

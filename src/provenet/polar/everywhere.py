@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.polar.relaxation import diagonal_bound
 from provenet.polar.sphere import MOST_DIMENSIONS, branch
 
@@ -91,7 +92,7 @@ def climb(pull: Pull, u: Tensor) -> tuple[Tensor, float]:
         better = there > value
         u, value = torch.where(better[:, None], trial, u), torch.where(better, there, value)
         step = torch.where(better, (1.5 * step).clamp_max(1.0), 0.5 * step)
-        if not bool((step > 1e-8).any()):
+        if not bool((step > 1e-8).any()) or deadline.over():
             break
     best = int(value.argmax())
     return u[best], float(value[best])

@@ -22,6 +22,8 @@ import torch
 from scipy.special import betaincinv
 from torch import Tensor
 
+from provenet import deadline
+
 Products = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # (u, v, gate) ↦ (G v, Gᵀu), one row a vector
 
 FAILURE = 1e-12  # of all gates of one polar together
@@ -122,7 +124,8 @@ def spectral_bounds(
     """(lower, upper) bounds of σ_max(G_k), each (gates,); all upper ones hold with probability 1 − `FAILURE`.
 
     A gate is left alone once its bounds are within ``tol`` of each other, or its upper one below another's lower one,
-    or after ``steps`` steps.  seed: of the starts; None takes them from the system's randomness, which no data know.
+    or after ``steps`` steps, or at a deadline.  seed: of the starts; None takes them from the system's randomness,
+    which no data know.
     """
     generator = torch.Generator()
     if seed is None:
@@ -150,7 +153,7 @@ def spectral_bounds(
             upper[here] = torch.minimum(upper[here], unit * high.sqrt() * (1 + 1e-15))
             unsure = (upper > (1 + tol) * lower) & (upper > lower.max())
             keep = unsure[gate]
-            if not bool(keep.any()):
+            if not bool(keep.any()) or deadline.over():
                 break
             gate, runs = gate[keep], [run.select(keep) for run in runs]
     return lower, upper

@@ -19,6 +19,8 @@ import math
 import torch
 from torch import Tensor
 
+from provenet import deadline
+
 _STEPS = 200
 _FEWEST = 12
 _WORK = 2e10  # multiply-adds of the whole search
@@ -61,6 +63,8 @@ def _searched(rows: Tensor, weights: Tensor) -> float:
         if not math.isfinite(value):
             break
         best = min(best, value)
+        if deadline.over():
+            break
         square.log().backward()
         optimiser.step()
     return best**0.5 * (1 + _ROUNDING)

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from provenet import deadline
+
 MOST_DIMENSIONS = 5
 _WAVE_NUMBERS = 2**22  # sides of generators at a time
 _WORK = 4e9  # multiply-adds
@@ -31,7 +33,8 @@ class Leaves(NamedTuple):
 
 
 def branch(rows: Tensor, weights: Tensor, lower: float, upper: float, goal: float, tolerance: float) -> Leaves:
-    """For Φ (N, r), M (N, q) and bounds known before: until upper ≤ max(goal, lower(1 + tolerance)), or a budget.
+    """For Φ (N, r), M (N, q) and bounds known before: until upper ≤ max(goal, lower(1 + tolerance)), or a budget
+    or a deadline is used up.
 
     ``upper`` holds whenever the search ends: it is the largest bound of the cells that are left.
     """
@@ -50,7 +53,7 @@ def branch(rows: Tensor, weights: Tensor, lower: float, upper: float, goal: floa
         settled = bound <= goal
         done = max([done, *bound[settled].tolist()])
         cells, bound = cells[~settled], bound[~settled]
-        if len(cells) == 0 or spent >= budget:
+        if len(cells) == 0 or spent >= budget or deadline.over():
             break
         worst = torch.argsort(bound, descending=True)
         split, rest = worst[:wave], worst[wave:]

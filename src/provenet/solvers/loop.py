@@ -22,6 +22,8 @@ from provenet.variable import Factors
 
 State = TypeVar("State")
 
+_BEYOND = 1.01  # a polar this much beyond β, and zero is far from optimal
+
 
 @dataclass(frozen=True)
 class Point:
@@ -158,7 +160,7 @@ class _Course:
 
     def to_its_end(self, start: Factors | None) -> Status:
         method, program = self.method, self.program
-        gap = duality_gap(program, self.best.prediction, self.best.penalty)
+        gap = _gap_at_zero(program, self.best)
         self.best_gap, self.best_primal, self.lower = gap.absolute, gap.primal, gap.dual
         if gap.relative <= self.limits.tol:
             self._record(gap)
@@ -227,6 +229,13 @@ def _finite(gap: Gap) -> bool:
 def _until_next_look(step: int, check_every: int) -> int:
     """A look costs about as much as a step: long runs can wait a tenth of their length."""
     return check_every if check_every == 1 else min(max(step // 10, check_every), 10 * check_every)
+
+
+def _gap_at_zero(program: Program, zero: Point) -> Gap:
+    """As it can be had at once, where that shows a neuron that pulls harder than β: zero is then not the answer."""
+    with deadline.within(0.0):
+        gap = duality_gap(program, zero.prediction, zero.penalty)
+    return gap if gap.polar_least > _BEYOND * program.beta else duality_gap(program, zero.prediction, zero.penalty)
 
 
 def _zero(program: Program) -> Point:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.cones import Cones, cone_pca
 from provenet.cones.search import climb
 from provenet.gauges import ConeNuclear
@@ -30,6 +31,7 @@ from provenet.solvers.relu_newton import face_step
 from provenet.variable import Factors, Stack
 
 _SETTLED = 1e-2  # a step that gains less than this part of the best since the last escape has little more to give
+_FAR = 1e-3  # a round that lowers the objective by more than this part of it is not near the end
 _SLACK = 1e-12  # a polar this close to β is no violation
 _CHUNK = 64  # gates searched at a time
 _UNKNOWNS = 1_200  # second layers up to this size are solved for together
@@ -48,7 +50,8 @@ class ReluBMState:
 class ReluBM(Method[ReluBMState]):
     """rank: neurons a gate of a start around the gates' own vectors, ``spread`` wide, from ``seed``; None grows from
     zero.  A ``start`` given to the loop takes precedence.  atoms: neurons an escape may add, or a quarter of those
-    there are; ``escape`` False: none.  descents: Newton steps between two escapes."""
+    there are; ``escape`` False: none.  descents: Newton steps between two escapes.  rounds: of both, at most, between
+    two looks at the gap."""
 
     rank: int | None = None
     spread: float = 0.1
@@ -56,6 +59,7 @@ class ReluBM(Method[ReluBMState]):
     escape: bool = True
     atoms: int = 64
     descents: int = 8
+    rounds: int = 4
     newton: NewtonSettings = field(default_factory=NewtonSettings)
 
     name = "bm"
@@ -82,6 +86,14 @@ class ReluBM(Method[ReluBMState]):
         return ReluBMState(place(program, balanced(inside)))
 
     def step(self, program: Program, state: ReluBMState) -> ReluBMState:
+        """Rounds, until one gains too little to be far from the end: before that no bound is worth its time."""
+        for _ in range(self.rounds):
+            before, state = state.place.value, self._round(program, state)
+            if state.exhausted or before - state.place.value <= _FAR * abs(before) or deadline.over():
+                break
+        return state
+
+    def _round(self, program: Program, state: ReluBMState) -> ReluBMState:
         """An escape, then descent until it has little more to give."""
         at, damping, stuck = state.place, state.damping, False
         most = max(self.atoms, at.factors.n_neurons // 4)
@@ -89,6 +101,8 @@ class ReluBM(Method[ReluBMState]):
         at = escaped or at
         best = 0.0
         for _ in range(self.descents):
+            if deadline.over():
+                return ReluBMState(at, damping)
             if at.factors.n_neurons == 0:
                 stuck = True
                 break

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.problem import Program
 from provenet.solvers.bm_factors import Place, gradient, place
 from provenet.solvers.bm_hessian import DenseModel, Model, ProductModel
@@ -45,6 +46,8 @@ def face_step(program: Program, region: Region, at: Place, damping: float, setti
     dense = unknowns <= settings.dense and unknowns * at.prediction.numel() <= settings.entries
     model: Model = DenseModel(program, at) if dense else ProductModel(program, at, settings.cg_steps)
     for attempt in range(_TRIES):
+        if deadline.over():
+            return FaceMove(at, damping)
         for coupled in (True, False):
             found = _rounds(program, region, at, model, slope, walls, tried * program.beta, coupled)
             if found is None:
@@ -88,7 +91,7 @@ def _rounds(
         promised = -float((slope * taken).sum() + 0.5 * (taken * model.product(taken, coupled)).sum())
         if best is None or there.value < best[0].value:
             best = there, promised
-        if not bool((landed.multipliers > 0).any()):
+        if not bool((landed.multipliers > 0).any()) or deadline.over():
             break
         walls = walls.joined(walls_of(region, landed))
     return best

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.certificates import Gap
 from provenet.cones import Cones, Projection, project
 from provenet.gauges import ConeNuclear
@@ -131,7 +132,7 @@ class ReluWorkingSet(Method[ReluState]):
                 state = self._begin(program, state)
             for _ in range(_ROUNDS):
                 state = self._round(program, state, _AIM * target)
-                if state.gap <= 2 * target:
+                if state.gap <= 2 * target or deadline.over():
                     break
         except LinAlgError:  # rounding has the upper hand
             state = replace(state, stuck=True)
@@ -181,7 +182,7 @@ class ReluWorkingSet(Method[ReluState]):
             value = objective(program, at)
             left = at.complementarity(beta)
             settled = _own_polar(program, at).max() <= beta * (1 + _SETTLED * left / value)
-            if settled and left <= max(_ROUND * now, aim * value):
+            if (settled and left <= max(_ROUND * now, aim * value)) or deadline.over():
                 break
         return self._priced(program, replace(state, iterate=at))
 
