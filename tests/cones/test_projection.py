@@ -6,7 +6,8 @@ import pytest
 import torch
 from scipy.optimize import nnls
 
-from provenet.cones import project
+from provenet.cones import Projection, project
+from provenet.cones.guess import tight_rows
 
 
 def cones(N: int, p: int, B: int, seed: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -60,3 +61,31 @@ def test_repeated_and_zero_rows_do_no_harm() -> None:
     more = torch.cat([rows, rows[:3], torch.zeros(1, 4, dtype=rows.dtype)])
     more_signs = torch.cat([signs, signs[:, :3], torch.ones(8, 1, dtype=rows.dtype)], dim=1)
     assert torch.allclose(project(more, more_signs, g).point, project(rows, signs, g).point, atol=1e-9)
+
+
+@pytest.mark.parametrize("enough", [0.0, 1.0])
+def test_a_guess_in_many_dimensions_changes_only_the_time(enough: float) -> None:
+    rows, signs, g = cones(300, 20, 40, seed=4)
+    rows[::50] = 0.0
+    rows[1:5] = rows[6:10]
+    signs[:, 1:5] = signs[:, 6:10]
+    g *= torch.logspace(-6, 6, 40, dtype=g.dtype)[:, None]
+    g[3] = 0.0
+    row, multipliers = tight_rows(rows, signs, g, enough)
+    assert bool((multipliers >= 0).all())
+    assert bool((rows[row[multipliers > 0]].abs().amax(1) > 0).all())
+    none = Projection(g, row[:, :0], multipliers[:, :0], multipliers[:, :0], g[:, 0])
+    got, plain = project(rows, signs, g, enough=enough), project(rows, signs, g, none)
+    length, least = got.point.norm(dim=1), plain.point.norm(dim=1)
+    assert bool((length >= least - 1e-12 * g.norm(dim=1)).all())
+    assert bool((length <= (least + 1e-11 * g.norm(dim=1)).clamp_min(enough)).all())
+    again = g + torch.einsum("bm,bmp->bp", got.multipliers * got.signs, rows[got.rows])
+    assert bool(((again - got.point).norm(dim=1) <= 1e-12 * g.norm(dim=1)).all())
+
+
+def test_no_guess_where_it_does_not_pay_or_a_sign_is_zero() -> None:
+    assert tight_rows(*cones(200, 5, 4, seed=0), 0.0) is None
+    rows, signs, g = cones(100, 15, 4, seed=0)
+    assert tight_rows(rows, signs, g, 0.0) is not None
+    signs[0, 0] = 0.0
+    assert tight_rows(rows, signs, g, 0.0) is None

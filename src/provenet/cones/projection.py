@@ -2,7 +2,8 @@
 
 Dual active sets (Lawson and Hanson 1974): the projection of g is u = g + Σ_{r ∈ A} λ_r s_r Φ_r with λ ≥ 0 on a few
 tight rows A, at most p of them.  A step of all problems is one product with Φ, to find the row each violates most, and
-one batch of small systems.  Whatever its accuracy, λ ≥ 0 gives ‖g + Kᵀλ‖ ≥ ‖Proj_K g‖: multipliers always certify.
+one batch of small systems; in many dimensions a guess of the tight rows comes first.  Whatever its accuracy, λ ≥ 0
+gives ‖g + Kᵀλ‖ ≥ ‖Proj_K g‖: multipliers always certify.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
+from provenet.cones.guess import tight_rows
 
 _VIOLATED = 1e-12  # of ‖g‖: a unit row may be violated by so little
 
@@ -74,7 +76,9 @@ def project(
     width = min(p, unit_rows.shape[0]) + 1
     active = _Active(torch.zeros(B, width, dtype=torch.long), g.new_zeros(B, width), torch.zeros(B, dtype=torch.long))
     if start is not None:
-        _resume(active, start)
+        _resume(active, start.rows, start.multipliers)
+    elif isinstance(unit_rows, Tensor) and (guess := tight_rows(unit_rows, signs, g, enough)) is not None:
+        _resume(active, *guess)
     size = torch.linalg.vector_norm(g, dim=1)
     u = _settle(unit_rows, signs, g, active, torch.arange(B))
     open_ = torch.arange(B)
@@ -103,11 +107,11 @@ def project(
     )
 
 
-def _resume(active: _Active, start: Projection) -> None:
+def _resume(active: _Active, rows: Tensor, multipliers: Tensor) -> None:
     width = active.row.shape[1]
-    order = torch.argsort((start.multipliers > 0).to(torch.uint8), dim=1, descending=True, stable=True)[:, :width]
-    active.row[:, : order.shape[1]] = torch.gather(start.rows, 1, order)
-    active.lam[:, : order.shape[1]] = torch.gather(start.multipliers, 1, order)
+    order = torch.argsort((multipliers > 0).to(torch.uint8), dim=1, descending=True, stable=True)[:, :width]
+    active.row[:, : order.shape[1]] = torch.gather(rows, 1, order)
+    active.lam[:, : order.shape[1]] = torch.gather(multipliers, 1, order)
     active.count[:] = (active.lam > 0).sum(1)
 
 
