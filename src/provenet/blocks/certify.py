@@ -67,7 +67,7 @@ def certify(
 
 
 @torch.inference_mode(False)
-def certify(
+def certify(  # type: ignore[misc]  # a third argument by position is Y, or the tol of two arguments
     what: Problem | nn.Module,
     on: Any,
     third: Any = None,
