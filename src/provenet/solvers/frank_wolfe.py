@@ -16,7 +16,7 @@ from provenet.gauges import ConeNuclear
 from provenet.problem import Program
 from provenet.solvers.bm_factors import Place, place, sizes
 from provenet.solvers.face_newton import improved
-from provenet.solvers.frank_wolfe_classic import ClassicState, classic_start, classic_step
+from provenet.solvers.frank_wolfe_classic import ClassicState, classic_point, classic_start, classic_step
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.second_layers import atom_columns, best_second_layers, distinct
 from provenet.variable import Factors
@@ -79,8 +79,7 @@ class FrankWolfe(Method[FrankWolfeState]):
         assert isinstance(program.gauge, ConeNuclear)
         assert program.gauge.cones is not None
         if state.classic is not None:
-            moved = classic_step(program, program.gauge, state.classic)
-            return replace(state, classic=moved, place=moved.place)
+            return replace(state, classic=classic_step(program, program.gauge, state.classic))
         offered = self._offers(program, program.gauge, state.place)
         if offered is None:
             return replace(state, exhausted=True)
@@ -106,6 +105,9 @@ class FrankWolfe(Method[FrankWolfeState]):
         return state.exhausted
 
     def point(self, program: Program, state: FrankWolfeState) -> Point:
+        if state.classic is not None:
+            neurons, total = classic_point(state.classic)
+            return Point(state.classic.prediction, total, lambda: neurons)
         factors = state.place.factors
         return Point(state.place.prediction, float(factors.penalty()), lambda: factors)
 

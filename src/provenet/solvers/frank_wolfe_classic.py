@@ -3,85 +3,165 @@
     p(t) = min L(A(Z)) + βt   over   Σ_k ‖Z_k‖_{*,K} ≤ t
 
 From Z = 0, step k adds the neuron of the most violated arrangement:  Z ← (1 − α)Z + αt·u gᵀ,  α = 2/(2 + k).  p is
-convex, and its slope at t is β − max_k γ_k°(∇): so a bisection.  A step is halved in t once Frank–Wolfe's own gap is
-a small part of what is at stake.
+convex, and its slope at t is β − max_k γ_k°(∇): so t* is where the largest polar is β.  The search moves t once
+Frank–Wolfe's own gap is a small part of what is at stake, towards where the polars seen so far say that it is.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
+from provenet.cones import Cones, cone_pca
+from provenet.cones.exact import Faces
 from provenet.gauges import ConeNuclear
+from provenet.gauges.nuclear import spectral_norms
 from provenet.problem import Program
-from provenet.solvers.bm_factors import Place, place, sizes
-from provenet.variable import Factors
+from provenet.solvers.bm_factors import Place
+from provenet.variable import Factors, Stack
 
-_INNER = 0.1  # of |polar − β|·t: an inner gap below it tells on which side of t the best t is
+_INNER = 0.3  # of |polar − β|·t: an inner gap below it tells on which side of t the best t is
 _DUST = 1e-10  # of t: neurons that have faded below it go
 _SAME = 1e-14  # 1 − cos of first layers that are one neuron's
+_FARTHEST = 4.0  # times t, where no upper end has been tried yet
+_MARGIN = 0.1  # of the bracket: the next t is no closer to its ends
+_CHUNK = 16  # gates asked at a time
+_LIMIT = 1e-300
 
 
 @dataclass(frozen=True)
 class ClassicState:
-    """low ≤ t* ≤ high; ``total`` is the t at work, ``steps`` those taken with it, ``fixed``: t is the caller's."""
+    """``atoms``: unit u, with g of the neuron's size.  low ≤ t* ≤ high, where the largest polars were β·exp(excess);
+    ``total`` is the t at work, ``steps`` those taken with it, ``fixed``: t is the caller's."""
 
-    place: Place
+    atoms: Factors
+    prediction: Tensor
     total: float
-    low: float
-    high: float
+    low: tuple[float, float]
+    high: tuple[float, float]
     fixed: bool
     steps: int = 0
 
 
 def classic_start(program: Program, at: Place, total: float | None) -> ClassicState:
     """β t* ≤ L(0): what zero weights cost bounds the best t."""
-    high = float(program.loss.value(torch.zeros_like(at.prediction))) / program.beta
+    zero = torch.zeros_like(at.prediction)
+    high = float(program.loss.value(zero)) / program.beta
+    low = (0.0, math.log(max(program.beta_max / program.beta, 1.0)))
+    length = torch.linalg.vector_norm(at.factors.left, dim=1, keepdim=True)
+    atoms = Factors(at.factors.left / length.clamp_min(_LIMIT), at.factors.right * length, at.factors.gate)
     own = float(at.factors.penalty())
-    first = total if total is not None else own if own > 0 else 0.5 * high
-    return ClassicState(at, min(first, high) if total is None else first, 0.0, high, total is not None)
+    first = total if total is not None else min(own, high) if own > 0 else _first_total(program, high)
+    return ClassicState(atoms, at.prediction, first, low, (high, -math.inf), total is not None)
+
+
+def _first_total(program: Program, high: float) -> float:
+    """As much of the first neuron as is best by itself: t* is rarely less."""
+    op, loss = program.operator, program.loss
+    zero = torch.zeros_like(loss.target)
+    theta = loss.gradient(zero)
+    atom = largest_atom(program.gauge, op.adjoint(-theta))
+    column = op.forward_factors(atom)
+    bend = float((column * loss.hessian_product(zero, column)).sum())
+    pull = -float((theta * column).sum()) - program.beta
+    return min(max(pull / max(bend, _LIMIT), 1e-6 * high), 0.5 * high)
 
 
 def classic_step(program: Program, gauge: ConeNuclear, state: ClassicState) -> ClassicState:
-    theta = program.loss.gradient(state.place.prediction)
-    slope = program.operator.adjoint(theta)
-    gates, lefts, rights = gauge.violated(-slope, 0.0)
-    if gates.numel() == 0:
-        return state
-    gate, u, v = gates[:1], lefts[:1], rights[:1]
-    largest = float((u[0] @ slope[gate[0]] @ v[0]).abs())
-    inner_gap = state.total * largest + float((theta * state.place.prediction).sum())
+    theta = program.loss.gradient(state.prediction)
+    atom = largest_atom(gauge, program.operator.adjoint(-theta))
+    column = program.operator.forward_factors(atom)
+    largest = -float((theta * column).sum())
+    inner_gap = state.total * largest + float((theta * state.prediction).sum())
     if not state.fixed and state.steps > 0 and inner_gap <= _INNER * abs(largest - program.beta) * state.total:
-        return _halved(program, state, too_small=largest > program.beta)
+        return _moved(state, math.log(max(largest, _LIMIT) / program.beta))
     alpha = 2 / (2 + state.steps)
-    old = state.place.factors.scaled((1 - alpha) ** 0.5)
-    new = Factors(u, v, gate).scaled((alpha * state.total) ** 0.5)
-    there = place(program, _one_of_each(old.select(sizes(old) > _DUST * state.total), new))
-    return replace(state, place=there, steps=state.steps + 1)
+    old = replace(state.atoms, right=state.atoms.right * (1 - alpha))
+    atoms = _one_of_each(old, atom, alpha * state.total)
+    prediction = torch.lerp(state.prediction, column * state.total, alpha)
+    return replace(state, atoms=atoms, prediction=prediction, steps=state.steps + 1)
 
 
-def _halved(program: Program, state: ClassicState, too_small: bool) -> ClassicState:
-    low, high = (state.total, state.high) if too_small else (state.low, state.total)
-    total = 0.5 * (low + high)
-    scaled = state.place.factors.scaled((total / state.total) ** 0.5)
+def classic_point(state: ClassicState) -> tuple[Factors, float]:
+    """The neurons, both layers of one length, and Σ ‖u_j‖‖v_j‖."""
+    size = torch.linalg.vector_norm(state.atoms.right, dim=1, keepdim=True)
+    root = size.sqrt()
+    factors = Factors(state.atoms.left * root, state.atoms.right / root.clamp_min(_LIMIT), state.atoms.gate)
+    return factors, float(size.sum())
+
+
+def largest_atom(gauge: ConeNuclear, stack: Stack) -> Factors:
+    """The unit (u, g) with the largest uᵀG_kg over all gates and their cones, as one neuron."""
+    assert gauge.cones is not None
+    if stack.shape[1] == 2:
+        gate, u = _planar(gauge.cones.faces, stack)
+    else:
+        gate, u = _searched(gauge.cones, stack)
+    pull = u @ stack[gate]
+    return Factors(u[None], (pull / torch.linalg.vector_norm(pull).clamp_min(_LIMIT))[None], torch.tensor([gate]))
+
+
+def _planar(faces: Faces, stack: Stack) -> tuple[int, Tensor]:
+    """In the plane: the two rays of each cone, and the top eigenvector of R = GGᵀ where it is inside."""
+    x, y = stack[:, 0], stack[:, 1]
+    xx, xy, yy = (torch.linalg.vecdot(*pair) for pair in ((x, x), (x, y), (y, y)))
+    angle = 0.5 * torch.atan2(2 * xy, xx - yy)
+    top = torch.stack([angle.cos(), angle.sin()], dim=1)  # (P, 2)
+    sides = torch.bmm(faces.normals, top[:, :, None]).squeeze(2)  # (P, F)
+    inside, opposite = (sides >= 0).all(1), (sides <= 0).all(1)
+    candidates = torch.cat(
+        [faces.rays, torch.where(opposite & ~inside, -1.0, 1.0)[:, None, None] * top[:, None]], dim=1
+    )
+    value = torch.linalg.vector_norm(torch.bmm(candidates, stack), dim=2)
+    value[:, -1] *= inside | opposite
+    best = int(value.argmax())
+    gate = best // value.shape[1]
+    return gate, candidates[gate, best % value.shape[1]]
+
+
+def _searched(cones: Cones, stack: Stack) -> tuple[int, Tensor]:
+    """Gates with the largest spectral norms first, until no other can be the largest."""
+    rough = spectral_norms(stack)
+    best, gate, u = -1.0, 0, cones.inside[0]
+    for gates in torch.argsort(rough, descending=True).split(_CHUNK):
+        if float(rough[gates[0]]) <= best:
+            break
+        found = cone_pca(cones.restrict(gates), stack[gates], enough=torch.inf)  # the point is wanted, not a bound
+        value = torch.linalg.vector_norm(torch.bmm(stack[gates].mT, found.u[:, :, None]).squeeze(2), dim=1)
+        top = int(value.argmax())
+        if float(value[top]) > best:
+            best, gate, u = float(value[top]), int(gates[top]), found.u[top]
+    return gate, u
+
+
+def _moved(state: ClassicState, excess: float) -> ClassicState:
+    """t moved to where the line through the last excesses, log(polar/β), is zero, well within the bracket."""
+    here = (state.total, excess)
+    low, high = (here, state.high) if excess > 0 else (state.low, here)
+    slope = (high[1] - low[1]) / (high[0] - low[0]) if high[1] > -math.inf else _slope(state.low, here)
+    guess = low[0] - low[1] / slope if slope < 0 else math.inf
+    last = high[0] if high[1] > -math.inf else min(high[0], _FARTHEST * max(low[0], _LIMIT))
+    margin = _MARGIN * (last - low[0])
+    total = min(max(guess, low[0] + margin), last - margin)
+    ratio = total / state.total
+    atoms = replace(state.atoms, right=state.atoms.right * ratio)
     # a warm start: as far along as its inner gap says, so that the next steps do not undo it
-    return ClassicState(place(program, scaled), total, low, high, False, steps=max(state.steps // 2, 1))
+    return ClassicState(atoms, state.prediction * ratio, total, low, high, False, steps=max(state.steps // 2, 1))
 
 
-def _one_of_each(old: Factors, new: Factors) -> Factors:
-    """Both; the new neuron is added to an old one with its direction u and gate, which only lowers the penalty."""
-    length = torch.linalg.vector_norm(old.left, dim=1)
-    cosine = (old.left @ new.left[0]) / (length * torch.linalg.vector_norm(new.left)).clamp_min(1e-300)
-    same = torch.nonzero((cosine >= 1 - _SAME) & (old.gate == new.gate)).flatten()
-    if same.numel() == 0:
-        return Factors.join(old, new)
-    j = same[:1]
-    u = old.left[j] / length[j, None]
-    v = old.right[j] * length[j, None] + new.right * torch.linalg.vector_norm(new.left)
-    size = torch.linalg.vector_norm(v)
-    if float(size) == 0:
-        return old.select(torch.arange(old.n_neurons) != j)
-    left, right = old.left.clone(), old.right.clone()
-    left[j], right[j] = u * size.sqrt(), v / size.sqrt()
-    return Factors(left, right, old.gate)
+def _slope(first: tuple[float, float], second: tuple[float, float]) -> float:
+    return (second[1] - first[1]) / (second[0] - first[0]) if second[0] > first[0] else 0.0
+
+
+def _one_of_each(old: Factors, atom: Factors, size: float) -> Factors:
+    """Both; the new neuron joins an old one with its direction u and gate, which only lowers the penalty."""
+    same = torch.nonzero((old.left @ atom.left[0] >= 1 - _SAME) & (old.gate == atom.gate)).flatten()
+    if same.numel():
+        right = old.right.clone()
+        right[same[0]] += size * atom.right[0]
+        return replace(old, right=right)
+    kept = old.select(torch.linalg.vector_norm(old.right, dim=1) > _DUST * size)
+    return Factors.join(kept, replace(atom, right=size * atom.right))
