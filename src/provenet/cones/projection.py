@@ -63,21 +63,31 @@ class _Active:
 
 
 def project(
-    unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, start: Projection | None = None, enough: float = 0.0
+    unit_rows: Tensor | Rows,
+    signs: Tensor,
+    g: Tensor,
+    start: Projection | None = None,
+    enough: float = 0.0,
+    hurried: bool = False,
 ) -> Projection:
     """The projection of g_k (B, p) on cone k, for rows Φ (N, p) of unit length, or zero, and signs ±1 (B, N).
 
     A sign of zero: that row does not bound that cone.
 
     ``start``: an earlier projection on the same cones, of nearby points.  ``enough``: a point g + Kᵀλ no longer than
-    this is taken as it is; the projection is shorter still.
+    this is taken as it is; the projection is shorter still.  ``hurried``: a deadline ends the search; ``violation``
+    then tells that points are outside, and multipliers still certify.
     """
     B, p = g.shape
     width = min(p, unit_rows.shape[0]) + 1
     active = _Active(torch.zeros(B, width, dtype=torch.long), g.new_zeros(B, width), torch.zeros(B, dtype=torch.long))
     if start is not None:
         _resume(active, start.rows, start.multipliers)
-    elif isinstance(unit_rows, Tensor) and (guess := tight_rows(unit_rows, signs, g, enough)) is not None:
+    elif (
+        isinstance(unit_rows, Tensor)
+        and not (hurried and deadline.over())
+        and (guess := tight_rows(unit_rows, signs, g, enough)) is not None
+    ):
         _resume(active, *guess)
     size = torch.linalg.vector_norm(g, dim=1)
     u = _settle(unit_rows, signs, g, active, torch.arange(B))
@@ -91,7 +101,7 @@ def project(
         best[open_] = torch.minimum(best[open_], length)
         more = (worst < -_VIOLATED * size[open_]) & shrinking & (active.count[open_] < width) & (length > enough)
         open_, row = open_[more], row[more]
-        if open_.numel() == 0 or deadline.over():  # short of time, ``violation`` tells, and multipliers still certify
+        if open_.numel() == 0 or (hurried and deadline.over()):
             break
         active.row[open_, active.count[open_]] = row
         active.lam[open_, active.count[open_]] = 0.0

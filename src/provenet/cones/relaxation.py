@@ -63,10 +63,11 @@ def _first_rows(cones: Cones, pull: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
 
     Also their weights (B, m): the lengths of what each is a sum of, which its rounding is in proportion to.
     """
-    dual = project(cones.rows, cones.signs, -u)  # −u + Kᵀλ: so Kᵀλ is the point of the dual cone next to u
+    # −u + Kᵀλ: so Kᵀλ is the point of the dual cone next to u
+    dual = project(cones.rows, cones.signs, -u, hurried=True)
     sums = dual.point + u
     slack = (u @ cones.rows.T) * cones.signs
-    held = project(cones.rows, cones.signs, pull)
+    held = project(cones.rows, cones.signs, pull, hurried=True)
     slack.scatter_add_(1, held.rows, -held.multipliers)  # rows that hold u back come first
     slack.masked_fill_(torch.linalg.vector_norm(cones.rows, dim=1) == 0, torch.inf)
     few = min(_ROWS + u.shape[1] - 1, _MOST_ROWS, cones.rows.shape[0])

@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.cones import Cones, project
 from provenet.operators import MLPOperator, Operator
 from provenet.problem import Program
@@ -37,6 +38,8 @@ def improved(program: Program, cones: Cones, at: Place, steps: int) -> Place:
         if there is None or at.value - there.value <= _FLAT * abs(at.value):
             break
         at = there
+        if deadline.over():
+            break
     return at
 
 

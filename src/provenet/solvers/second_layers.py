@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.losses import Loss
 from provenet.operators import MLPOperator, Operator
 from provenet.variable import Factors
@@ -81,6 +82,8 @@ def best_second_layers(loss: Loss, beta: float, columns: Tensor, start: Tensor |
 
     prediction, value = at(v, delta)
     for _ in range(_STEPS):
+        if deadline.over():
+            break
         s, rho = _lengths(v, delta)
         pull = (C @ loss.gradient(prediction).flatten()).view(N, q)
         slope = pull + beta * v / s
