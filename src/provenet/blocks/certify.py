@@ -66,8 +66,8 @@ def certify(
 ) -> Certificate: ...
 
 
-@torch.inference_mode(False)
-def certify(  # type: ignore[misc]  # a third argument by position is Y, or the tol of two arguments
+@torch.inference_mode(False)  # type: ignore[misc]  # a third argument by position is Y, or tol
+def certify(
     what: Problem | nn.Module,
     on: Any,
     third: Any = None,
