@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from provenet.cones import ConePCA, Cones, ImplicitCones, cone_pca
+from provenet.cones.search import climb
 from provenet.cones.values import factorised, split
 from provenet.gauges.base import Bounds, Gauge
 from provenet.gauges.nuclear import NuclearNorm
@@ -137,10 +138,12 @@ class ConeNuclear(Gauge):
         return cone_pca(self.cones.restrict(gates), stack[gates], enough, tolerance=_TOLERANCE)
 
     def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
-        cones = self._rows("atom")
-        found = cone_pca(cones, stack, enough=torch.inf)  # the point is wanted, not a bound
-        pull = torch.bmm(stack.mT, found.u[:, :, None]).squeeze(2)
-        return found.u, pull / torch.linalg.vector_norm(pull, dim=1, keepdim=True).clamp_min(1e-300)
+        if self.cones is None and self.implicit is not None:
+            u = climb(self.implicit, stack).u
+        else:
+            u = cone_pca(self._rows("atom"), stack, enough=torch.inf).u  # the point is wanted, not a bound
+        pull = torch.bmm(stack.mT, u[:, :, None]).squeeze(2)
+        return u, pull / torch.linalg.vector_norm(pull, dim=1, keepdim=True).clamp_min(1e-300)
 
     def factorise(self, stack: Stack) -> Factors:
         """Neurons in their cones that add up to the stack, of the penalty ``bounds(stack).upper``, up to rounding."""

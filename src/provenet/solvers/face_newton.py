@@ -12,10 +12,12 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.cones import Cones, project
+from provenet.cones import project
+from provenet.cones.projection import take
 from provenet.operators import MLPOperator, Operator
 from provenet.problem import Program
 from provenet.solvers.bm_factors import Place, gradient, place
+from provenet.solvers.relu_faces import Region
 from provenet.solvers.second_layers import atom_columns
 from provenet.variable import Factors
 
@@ -28,18 +30,18 @@ _GRADIENT_TRIES = 20
 _DUST = 1e-9  # of a vector, when projected
 
 
-def improved(program: Program, cones: Cones, at: Place, steps: int) -> Place:
+def improved(program: Program, region: Region, at: Place, steps: int) -> Place:
     """``at`` after up to ``steps`` descending steps; neurons stay in their cones."""
     rate = 1.0
     for _ in range(steps):
-        there = _newton(program, cones, at) if _small(at) else None
+        if at.factors.n_neurons == 0 or deadline.over():
+            break
+        there = _newton(program, region, at) if _small(at) else None
         if there is None:
-            there, rate = _projected_gradient(program, cones, at, rate)
+            there, rate = _projected_gradient(program, region, at, rate)
         if there is None or at.value - there.value <= _FLAT * abs(at.value):
             break
         at = there
-        if deadline.over():
-            break
     return at
 
 
@@ -48,13 +50,13 @@ def _small(at: Place) -> bool:
     return unknowns <= _UNKNOWNS and unknowns * at.prediction.numel() <= _ENTRIES
 
 
-def _newton(program: Program, cones: Cones, at: Place) -> Place | None:
+def _newton(program: Program, region: Region, at: Place) -> Place | None:
     """The best of a few damped Newton steps; None where none descends."""
     factors, beta = at.factors, program.beta
     N, p = factors.left.shape
     q = factors.right.shape[1]
     slope = gradient(program, at)
-    on_face = _faces(cones, factors.gate, beta * factors.left - slope[:, :p])
+    on_face = _faces(region, factors.gate, beta * factors.left - slope[:, :p])
     gates, which = torch.unique(factors.gate, return_inverse=True)
     coupling = program.operator.restrict(gates).adjoint(program.loss.gradient(at.prediction))[which]  # (N, p, q)
     columns = _tangents(program.operator, factors)
@@ -83,7 +85,7 @@ def _newton(program: Program, cones: Cones, at: Place) -> Place | None:
             continue
         step = to_face - torch.cholesky_solve(there.reshape(-1, 1), factor).view_as(slope)
         for length in _LENGTHS:
-            trial = _moved(program, cones, factors, length * step)
+            trial = _moved(program, region, factors, length * step)
             if trial.value < best.value:
                 best = trial
                 break
@@ -92,26 +94,26 @@ def _newton(program: Program, cones: Cones, at: Place) -> Place | None:
     return None
 
 
-def _moved(program: Program, cones: Cones, factors: Factors, step: Tensor) -> Place:
+def _moved(program: Program, region: Region, factors: Factors, step: Tensor) -> Place:
     """The neurons moved by ``step`` (N, p + q), and back into their cones."""
     p = factors.left.shape[1]
-    left = _inside(cones, factors.gate, factors.left + step[:, :p])
+    left = _inside(region, factors.gate, factors.left + step[:, :p])
     return place(program, Factors(left, factors.right + step[:, p:], factors.gate))
 
 
-def _inside(cones: Cones, gate: Tensor, u: Tensor) -> Tensor:
+def _inside(region: Region, gate: Tensor, u: Tensor) -> Tensor:
     """u (N, p) projected on their cones, exactly zero where only rounding, which points anywhere, would be left."""
-    signs = cones.signs[gate]
-    point = project(cones.rows, signs, u).point
-    point = project(cones.rows, signs, point).point  # the first is as accurate as u is long; it may be much shorter
+    signs = region.signs[gate]
+    point = project(region.rows, signs, u).point
+    point = project(region.rows, signs, point).point  # the first is as accurate as u is long; it may be much shorter
     length, before = (torch.linalg.vector_norm(one, dim=1, keepdim=True) for one in (point, u))
     return torch.where(length > _DUST * before, point, 0.0)
 
 
-def _faces(cones: Cones, gate: Tensor, pull: Tensor) -> Tensor:
+def _faces(region: Region, gate: Tensor, pull: Tensor) -> Tensor:
     """The orthogonal projections (N, p, p) on the spaces of the faces that ``pull`` (N, p) projects on."""
-    held = project(cones.rows, cones.signs[gate], pull)
-    tight = cones.rows[held.rows] * (held.multipliers > 0)[:, :, None]
+    held = project(region.rows, region.signs[gate], pull)
+    tight = take(region.rows, held.rows) * (held.multipliers > 0)[:, :, None]
     _, sigma, Vh = torch.linalg.svd(tight, full_matrices=False)
     normals = Vh * (sigma > 1e-10)[:, :, None]
     return torch.eye(pull.shape[1], dtype=pull.dtype) - torch.bmm(normals.mT, normals)
@@ -132,10 +134,10 @@ def _tangents(operator: Operator, factors: Factors) -> Tensor:
     return torch.cat([by_left, by_right], dim=1)
 
 
-def _projected_gradient(program: Program, cones: Cones, at: Place, rate: float) -> tuple[Place | None, float]:
+def _projected_gradient(program: Program, region: Region, at: Place, rate: float) -> tuple[Place | None, float]:
     slope = gradient(program, at)
     for _ in range(_GRADIENT_TRIES):
-        trial = _moved(program, cones, at.factors, -rate * slope)
+        trial = _moved(program, region, at.factors, -rate * slope)
         if trial.value < at.value:
             return trial, 2 * rate
         rate /= 2

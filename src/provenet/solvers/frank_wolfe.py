@@ -63,9 +63,9 @@ class FrankWolfe(Method[FrankWolfeState]):
         object.__setattr__(self, "check_every", 50 if classic else 1)
 
     def refuses(self, program: Program) -> str | None:
-        if not isinstance(program.gauge, ConeNuclear) or program.gauge.cones is None:
-            return "its oracle is cone-constrained PCA: it needs the ReLU program of a block with a table of rows."
-        return None
+        if isinstance(program.gauge, ConeNuclear) and program.gauge.region is not None:
+            return None
+        return "its oracle is cone-constrained PCA: it is for the programs of ReLU."
 
     def init(self, program: Program, start: Factors | None) -> FrankWolfeState:
         op = program.operator
@@ -73,20 +73,22 @@ class FrankWolfe(Method[FrankWolfeState]):
         there = place(program, factors)
         if self.variant == "corrective":
             return FrankWolfeState(there)
-        return FrankWolfeState(there, classic=classic_start(program, there, self.total))
+        assert isinstance(program.gauge, ConeNuclear)
+        return FrankWolfeState(there, classic=classic_start(program, program.gauge, there, self.total))
 
     def step(self, program: Program, state: FrankWolfeState) -> FrankWolfeState:
         assert isinstance(program.gauge, ConeNuclear)
-        assert program.gauge.cones is not None
+        region = program.gauge.region
+        assert region is not None
         if state.classic is not None:
             return replace(state, classic=classic_step(program, program.gauge, state.classic))
         offered = self._offers(program, program.gauge, state.place)
         if offered is None:
             return replace(state, exhausted=True)
         there = fully_corrected(program, state.place.factors, offered)
-        merged = improved(program, program.gauge.cones, place(program, merge(there.factors)), self.improvements)
+        merged = improved(program, region, place(program, merge(there.factors)), self.improvements)
         if merged.value > there.value:
-            merged = improved(program, program.gauge.cones, there, self.improvements)
+            merged = improved(program, region, there, self.improvements)
         # once more: the dual point, which the proof needs, is far more accurate at the best second layers
         final = fully_corrected(program, merged.factors, None)
         idle = 0 if final.value < state.place.value else state.idle + 1

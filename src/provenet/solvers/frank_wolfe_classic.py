@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from provenet.cones import Cones, cone_pca
 from provenet.cones.exact import Faces
 from provenet.gauges import ConeNuclear
 from provenet.gauges.nuclear import spectral_norms
@@ -46,7 +45,7 @@ class ClassicState:
     steps: int = 0
 
 
-def classic_start(program: Program, at: Place, total: float | None) -> ClassicState:
+def classic_start(program: Program, gauge: ConeNuclear, at: Place, total: float | None) -> ClassicState:
     """β t* ≤ L(0): what zero weights cost bounds the best t."""
     zero = torch.zeros_like(at.prediction)
     high = float(program.loss.value(zero)) / program.beta
@@ -54,16 +53,16 @@ def classic_start(program: Program, at: Place, total: float | None) -> ClassicSt
     length = torch.linalg.vector_norm(at.factors.left, dim=1, keepdim=True)
     atoms = Factors(at.factors.left / length.clamp_min(_LIMIT), at.factors.right * length, at.factors.gate)
     own = float(at.factors.penalty())
-    first = total if total is not None else min(own, high) if own > 0 else _first_total(program, high)
+    first = total if total is not None else min(own, high) if own > 0 else _first_total(program, gauge, high)
     return ClassicState(atoms, at.prediction, first, low, (high, -math.inf), total is not None)
 
 
-def _first_total(program: Program, high: float) -> float:
+def _first_total(program: Program, gauge: ConeNuclear, high: float) -> float:
     """As much of the first neuron as is best by itself: t* is rarely less."""
     op, loss = program.operator, program.loss
     zero = torch.zeros_like(loss.target)
     theta = loss.gradient(zero)
-    atom = largest_atom(program.gauge, op.adjoint(-theta))
+    atom = largest_atom(gauge, op.adjoint(-theta))
     column = op.forward_factors(atom)
     bend = float((column * loss.hessian_product(zero, column)).sum())
     pull = -float((theta * column).sum()) - program.beta
@@ -95,11 +94,10 @@ def classic_point(state: ClassicState) -> tuple[Factors, float]:
 
 def largest_atom(gauge: ConeNuclear, stack: Stack) -> Factors:
     """The unit (u, g) with the largest uᵀG_kg over all gates and their cones, as one neuron."""
-    assert gauge.cones is not None
-    if stack.shape[1] == 2:
+    if gauge.cones is not None and stack.shape[1] == 2:
         gate, u = _planar(gauge.cones.faces, stack)
     else:
-        gate, u = _searched(gauge.cones, stack)
+        gate, u = _searched(gauge, stack)
     pull = u @ stack[gate]
     return Factors(u[None], (pull / torch.linalg.vector_norm(pull).clamp_min(_LIMIT))[None], torch.tensor([gate]))
 
@@ -122,18 +120,18 @@ def _planar(faces: Faces, stack: Stack) -> tuple[int, Tensor]:
     return gate, candidates[gate, best % value.shape[1]]
 
 
-def _searched(cones: Cones, stack: Stack) -> tuple[int, Tensor]:
+def _searched(gauge: ConeNuclear, stack: Stack) -> tuple[int, Tensor]:
     """Gates with the largest spectral norms first, until no other can be the largest."""
     rough = spectral_norms(stack)
-    best, gate, u = -1.0, 0, cones.inside[0]
+    best, gate, u = -1.0, 0, stack.new_zeros(stack.shape[1])
     for gates in torch.argsort(rough, descending=True).split(_CHUNK):
         if float(rough[gates[0]]) <= best:
             break
-        found = cone_pca(cones.restrict(gates), stack[gates], enough=torch.inf)  # the point is wanted, not a bound
-        value = torch.linalg.vector_norm(torch.bmm(stack[gates].mT, found.u[:, :, None]).squeeze(2), dim=1)
+        lefts, rights = gauge.restrict(gates).atom(stack[gates])
+        value = torch.einsum("kp,kpq,kq->k", lefts, stack[gates], rights)
         top = int(value.argmax())
         if float(value[top]) > best:
-            best, gate, u = float(value[top]), int(gates[top]), found.u[top]
+            best, gate, u = float(value[top]), int(gates[top]), lefts[top]
     return gate, u
 
 
