@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from provenet import certificates
+from provenet import certificates, deadline
 from provenet.blocks.base import Block
 from provenet.blocks.foreign import read_module
 from provenet.blocks.improve import improved, objective
 from provenet.certificates import Certificate, Gap, certificate_from, gap_at, relu_point
-from provenet.gates.arrangements import count_bound
+from provenet.gates.arrangements import NotEnumerable, count_bound
 from provenet.gauges.mixed import WEIGHT_DECAY
 from provenet.nn import TwoLayer
 from provenet.polar.everywhere import Pull, Strongest, climb, strongest
@@ -53,7 +53,10 @@ def certify_relu(
     everyone = Everyone(some, rows)
     _, p, q = some.program.operator.stack_shape
     enumerable = _count(rows) <= (_MOST if p <= 3 or q == 1 else _MOST_BOUNDED)
-    problem = pose("all") if enumerable else some
+    try:
+        problem = pose("all") if enumerable else some
+    except NotEnumerable:  # some are too thin to be told from rounding
+        problem, enumerable = some, False
     prediction, factors = relu_point(problem, network)
     penalty = float(factors.penalty())
     theta = some.program.loss.gradient(prediction)
@@ -72,7 +75,8 @@ def certify_relu(
         if not enumerable:
             other, _ = relu_point(some, best.network())
             slope = some.program.loss.gradient(other)
-            _, gap = everyone.judge(prediction, penalty, slope, best.network().get_parameter("first").detach(), tol)
+            with deadline.within(max(1.0, 0.1 * sharpen)):  # a bound holds whenever its search ends
+                _, gap = everyone.judge(prediction, penalty, slope, best.network().get_parameter("first").detach(), tol)
             dual = gap.dual * some.value_scale
         certificate = replace(certificate, dual=max(certificate.dual, dual))
     return replace(certificate, better=_best(candidates, back, network, some))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from numbers import Integral
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from provenet.blocks.tokens import FNet, PoolFormer
 from provenet.cones import Cones
 from provenet.data.validation import as_mask, as_samples, as_targets, as_tensor, as_weights, check_finite
 from provenet.gates import distinct_gates, sample_gates
-from provenet.gates.arrangements import arrangements
+from provenet.gates.arrangements import arrangements, doubt
 from provenet.gates.interior import moved_inside
 from provenet.gates.spike_free import open_gate, spike_free_stretch
 from provenet.gauges import ConeColumns, ConeNuclear, Gauge, SpikeFree
@@ -122,7 +123,7 @@ def formulate(
     if operator.output_shape != Y.shape:
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
     if activation == "relu":
-        gauge = _cone_gauge(block, X, patterns, gate_vectors, gate_group, stretch)
+        gauge = _cone_gauge(block, X, patterns, gate_vectors, gate_group, stretch, complete)
         if penalty == _ONE_OUTPUT_EACH and operator.q > 1:  # of one output all norms are one
             assert isinstance(gauge, ConeNuclear)
             gauge = ConeColumns(gauge.cones)
@@ -174,6 +175,7 @@ def _cone_gauge(
     gate_vectors: Tensor | None,
     gate_group: Tensor | None,
     stretch: float | None,
+    complete: bool,
 ) -> Gauge:
     """The gauge of the arrangements' cones, with their rows where the block has a table of them."""
     assert patterns is not None
@@ -185,7 +187,9 @@ def _cone_gauge(
     rows, unit = table
     noise = block.row_noise(X)
     cones = Cones.of(rows, patterns, gate_vectors, None if noise is None else noise / unit)
-    return ConeNuclear(cones) if stretch is None else SpikeFree(cones, stretch=stretch)
+    if stretch is not None:
+        return SpikeFree(cones, stretch=stretch)
+    return ConeNuclear(replace(cones, doubt=doubt(rows)) if complete else cones)
 
 
 def _inside(block: Block, X: Tensor, vectors: Tensor | None, patterns: Tensor | None) -> Tensor:

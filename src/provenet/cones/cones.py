@@ -19,12 +19,14 @@ _TINY = 1e-300
 @dataclass(frozen=True)
 class Cones:
     """rows (N, p): Φ with rows of unit length, or zero.  signs (P, N): ±1.  inside (P, p): a point of each interior.
-    noise (N,): what rounding may do to the rows themselves, of their length; None: nothing."""
+    noise (N,): what rounding may do to the rows themselves, of their length; None: nothing.  doubt: how many times the
+    rounding of a pull rows that count as one may add to it, where the cones are all there are."""
 
     rows: Tensor
     signs: Tensor
     inside: Tensor
     noise: Tensor | None = None
+    doubt: float = 0.0
 
     @staticmethod
     def of(phi: Tensor, patterns: Tensor, inside: Tensor, noise: Tensor | None = None) -> Cones:
@@ -51,7 +53,7 @@ class Cones:
 
     def within(self, basis: Tensor) -> Cones:
         """The same cones in the coordinates of an orthonormal basis (p, r) that spans all rows."""
-        return Cones(self.rows @ basis, self.signs, _unit(self.inside @ basis), self.noise)
+        return Cones(self.rows @ basis, self.signs, _unit(self.inside @ basis), self.noise, self.doubt)
 
     def slack(self, u: Tensor, gate: Tensor) -> Tensor:
         """K_k(j) u_j, (N', N) for u (N', p)."""

@@ -5,7 +5,9 @@ a facet, or a ray.  In the plane and in space these are few.  (Lower eigenvector
 
 Rounding moves an eigenvector by about eps·‖R‖ over the distance to the next eigenvalue.  So the upper bound takes a
 top eigenvector that misses the cone by no more than that; where the next eigenvalue is as close as rounding, the
-boundary of the face has the same value up to rounding, and the slack covers it.
+boundary of the face has the same value up to rounding, and the slack covers it.  In the same way a ray is turned, and
+the more, the smaller the angle of the two facets that meet in it; where nothing is known of it, the spectral norm is
+the bound.
 """
 
 from __future__ import annotations
@@ -21,14 +23,19 @@ from provenet.cones.facets import facets
 _HAIR = 1e-9  # a unit vector violating unit rows by less is taken to be in the cone
 _TURN = 64.0  # times eps·‖R‖/(λ₁ − λ₂): how far rounding may turn an eigenvector
 _MOST_TURN = 0.1  # where it may turn it further, all of the face has nearly the same value
+_RAY_TURN = 16.0  # times eps, over the sine of the angle of two facets: the same of the ray where they meet
+_SAME = 1e-12  # facets whose normals differ by less are one: a cone without one of them is no smaller
 _SLACK = 2 * _TURN / _MOST_TURN  # times eps·‖R‖: rounding of uᵀRu
 
 
 class Faces(NamedTuple):
-    """What bounds each cone: unit normals (B, F, r) of its facets and unit rays (B, F, r); zeros fill up."""
+    """What bounds each cone: unit normals (B, F, r) of its facets and unit rays (B, F, r); zeros fill up.
+
+    turn (B, F): how far rounding may have turned each ray."""
 
     normals: Tensor
     rays: Tensor
+    turn: Tensor
 
 
 class Extreme(NamedTuple):
@@ -44,7 +51,7 @@ def faces(rows: Tensor, signs: Tensor, inside: Tensor) -> Faces:
     r = rows.shape[1]
     if len(rows) == 0 or r == 1:
         half = inside.sign() if len(rows) else torch.zeros_like(inside)
-        return Faces(half[:, None], half[:, None])
+        return Faces(half[:, None], half[:, None], half.new_zeros(len(half), 1))
     return _sectors(rows, signs, inside) if r == 2 else _polyhedral(rows, signs, inside)
 
 
@@ -57,7 +64,8 @@ def _sectors(rows: Tensor, signs: Tensor, inside: Tensor) -> Faces:
     ends = torch.stack([turn.argmin(1), turn.argmax(1)], dim=1)
     normals = torch.gather(normal, 1, ends[:, :, None].expand(-1, -1, 2))
     quarter = torch.stack([-normals[:, :, 1], normals[:, :, 0]], dim=2)
-    return Faces(normals, torch.stack([quarter[:, 0], -quarter[:, 1]], dim=1))
+    rays = torch.stack([quarter[:, 0], -quarter[:, 1]], dim=1)
+    return Faces(normals, rays, torch.zeros_like(rays[:, :, 0]))
 
 
 def _polyhedral(rows: Tensor, signs: Tensor, inside: Tensor) -> Faces:
@@ -65,22 +73,30 @@ def _polyhedral(rows: Tensor, signs: Tensor, inside: Tensor) -> Faces:
     phi, centre = rows.numpy(), inside.numpy()
     found = [_around(phi * sign[:, None], point) for sign, point in zip(signs.numpy(), centre, strict=True)]
     width = max(len(part) for pair in found for part in pair)
-    padded = [[np.pad(part, ((0, width - len(part)), (0, 0))) for part in pair] for pair in found]
-    return Faces(*(torch.from_numpy(np.stack(parts)) for parts in zip(*padded, strict=True)))
+    padded = [[np.pad(part, ((0, width - len(part)), (0, 0))) for part in triple] for triple in found]
+    normals, rays, turn = (torch.from_numpy(np.stack(parts)) for parts in zip(*padded, strict=True))
+    return Faces(normals, rays, turn[:, :, 0])
 
 
-def _around(K: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The facets' normals and the rays, both directions of each, of one cone in space."""
-    normals = K[facets(K, inside)]
+def _around(K: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The facets' normals, the rays, both directions of each, and their turns (F, 1), of one cone in space."""
+    normals = _apart(K[facets(K, inside)])
     if len(normals) < 3 or len(normals) == len(K):  # not known to be in cyclic order
         i, j = np.triu_indices(len(normals), 1)
     else:
         i = np.arange(len(normals))
         j = np.roll(i, -1)
     rays = np.cross(normals[i], normals[j])
-    length = np.linalg.norm(rays, axis=1)
-    rays = rays[length > 1e-12] / length[length > 1e-12, None]
-    return normals, np.concatenate([rays, -rays])
+    length = np.linalg.norm(rays, axis=1, keepdims=True)
+    turn = np.minimum(_RAY_TURN * np.finfo(np.float64).eps / np.maximum(length, 1e-300), 1.0)
+    rays = np.where(length > 0, rays / np.maximum(length, 1e-300), inside)  # any, where none is known
+    return normals, np.concatenate([rays, -rays]), np.concatenate([turn, turn])
+
+
+def _apart(normals: np.ndarray) -> np.ndarray:
+    """In their order, without those that repeat an earlier one."""
+    distance = np.linalg.norm(normals[:, None] - normals[None], axis=2)
+    return normals[~np.tril(distance <= _SAME, -1).any(axis=1)]
 
 
 def largest_in_cones(G: Tensor, bounding: Faces) -> Extreme:
@@ -92,7 +108,7 @@ def largest_in_cones(G: Tensor, bounding: Faces) -> Extreme:
     if R.shape[1] == 3:
         candidates.append(_facet_vectors(R, size, bounding.normals))
     there = bounding.rays.abs().amax(2) > 0
-    candidates.append((bounding.rays, torch.where(there, 0.0, -torch.inf).to(R.dtype)))
+    candidates.append((bounding.rays, torch.where(there, bounding.turn, -torch.inf)))
     u = torch.cat([points for points, _ in candidates], dim=1)  # (B, C, r)
     turn = torch.cat([turned for _, turned in candidates], dim=1)  # (B, C); −∞: not a candidate
     value = torch.einsum("bcp,bpq,bcq->bc", u, R, u).clamp_min(0)
@@ -102,7 +118,9 @@ def largest_in_cones(G: Tensor, bounding: Faces) -> Extreme:
     nearly = (violation <= turn.clamp_min(_HAIR)) & (turn > -torch.inf)
     rounding = _SLACK * torch.finfo(R.dtype).eps * size
     best, where = torch.where(inside, value, -1.0).max(1)
-    most = torch.where(nearly, value, 0.0).amax(1)
+    far = torch.cat([torch.zeros_like(turn[:, : -bounding.turn.shape[1]]), bounding.turn], dim=1)
+    most = torch.where(nearly, value + 2 * far * size[:, None], 0.0).amax(1)
+    most = torch.where((bounding.turn > _MOST_TURN).any(1), size, torch.minimum(most, size))
     return Extreme(
         (best - rounding).clamp_min(0).sqrt(),
         (most + rounding).sqrt(),

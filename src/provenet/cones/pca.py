@@ -70,7 +70,8 @@ def cone_pca(
         return _one_output(cones, G[:, :, 0], _A_HAIR_BELOW * enough if enough < torch.inf else 0.0)
     if G.shape[1] <= 3:
         found = largest_in_cones(G, cones.faces)
-        return ConePCA(found.lower, found.upper, found.u, *_all(len(G), "faces"))
+        exact = found.upper <= found.lower * (1 + 10 * _TOLERANCE) + torch.finfo(G.dtype).tiny
+        return ConePCA(found.lower, found.upper, found.u, exact, _all(len(G), "faces")[1])
     return _bounded(cones, G, enough, nodes, tolerance, against if largest_only else None)
 
 

@@ -16,9 +16,15 @@ from torch import Tensor
 
 Array = NDArray[np.float64]
 
-_SAME = 1e-11  # hyperplanes of unit normals closer than this are one
+_EPS = float(np.finfo(np.float64).eps)
+_SAME = 8.0  # times what rounding may have done to unit normals: closer than this they are one
+_APART = 1e-11  # closer than this, but not the same, no cell between them can be told from rounding
 _ON = 2e-14  # of its length: a point this close to a hyperplane is on it
 _MOST = 2_000_000
+
+
+class NotEnumerable(ValueError):
+    """There are too many arrangements, or some are too thin to be told from rounding."""
 
 
 def count_bound(rows: int, rank: int) -> int:
@@ -30,22 +36,26 @@ def count_bound(rows: int, rank: int) -> int:
 def arrangements(rows: Tensor, most: int = _MOST) -> tuple[Tensor, Tensor]:
     """Every arrangement of Φ (N, p): a vector inside each cell (P, p) and its pattern (P, N) bool.
 
-    Rows of zeros are open in every pattern.  Raises ValueError where there may be more than ``most``.
+    Rows of zeros are open in every pattern.  Raises NotEnumerable where there may be more than ``most``, and where
+    rows are so nearly parallel, or meet so nearly in one place, that cells between them may be missed.
     """
     phi = rows.detach().to(torch.float64).numpy()
     norm = np.linalg.norm(phi, axis=1)
     alive = norm > 0
     unit = phi[alive] / norm[alive, None]
-    planes = _distinct(unit)
+    planes, error = _distinct(unit, np.full(len(unit), _EPS))
     basis = _span(planes)  # (p, r)
     rank = basis.shape[1]
+    outside = np.linalg.norm(planes - planes @ basis @ basis.T, axis=1).max(initial=0.0)
+    if outside > 8 * (rank + 4) * _EPS:
+        _refuse("its rows leave a space of lower dimension", outside)
     bound = count_bound(len(planes), rank)
     if bound > most:
-        raise ValueError(
+        raise NotEnumerable(
             f"gates: 'all' would enumerate up to {bound:.3g} arrangements ({len(planes)} rows, rank {rank}), "
             f"more than {most:,}; sample some of them instead, e.g. gates=1000, or reduce the data's rank."
         )
-    points = _cells(planes @ basis) @ basis.T
+    points = _cells(planes @ basis, error) @ basis.T
     pattern = np.ones((len(points), len(phi)), dtype=bool)
     side = points @ unit.T
     pattern[:, alive] = side > 0
@@ -53,8 +63,27 @@ def arrangements(rows: Tensor, most: int = _MOST) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(points[keep]), torch.from_numpy(pattern[keep])
 
 
-def _cells(planes: Array) -> Array:
-    """A point inside every cell of central hyperplanes with unit normals (m, r), distinct and of rank r."""
+def doubt(rows: Tensor) -> float:
+    """How many times the rounding of rows (N, p) the pull of a neuron may change where rows that are parallel up to
+    rounding count as one: 2J√p times, for J of them.
+
+    A pull Σ θ_r(x_r·u)₊ changes by no more than its rounding bound, over eps, times the length of a move of u.  And
+    within 2J√p·δ of any u there is one farther than δ from J hyperplanes, on the same side of all that are within δ of
+    them: slabs of such width do not fill a ball of that size.
+    """
+    phi = rows.detach().to(torch.float64).numpy()
+    norm = np.linalg.norm(phi, axis=1)
+    unit = phi[norm > 0] / norm[norm > 0, None]
+    lead = np.argmax(unit != 0, axis=1)
+    exact = len(np.unique(unit * np.sign(unit[np.arange(len(unit)), lead])[:, None], axis=0))
+    near = exact - len(_distinct(unit, np.full(len(unit), _EPS))[0])
+    return 4 * _SAME * near * phi.shape[1] ** 0.5
+
+
+def _cells(planes: Array, error: Array) -> Array:
+    """A point inside every cell of central hyperplanes with unit normals (m, r), distinct and of rank r.
+
+    error (m,): what rounding may have done to the normals."""
     m, r = planes.shape
     if r == 0:
         return np.zeros((1, 0))
@@ -67,9 +96,10 @@ def _cells(planes: Array) -> Array:
         on = _complement(planes[i])  # (r, r − 1)
         others = planes[:i] @ on
         size = np.linalg.norm(others, axis=1)
-        lines = _distinct(others / size[:, None]) if i else others
+        # where hyperplanes meet at a small angle, rounding turns their line by so much more
+        lines, turned = _distinct(others / size[:, None], (error[:i] + error[i]) / size) if i else (others, error[:0])
         basis = _span(lines)
-        inside = _cells(lines @ basis) @ basis.T @ on.T if i else np.zeros((1, r))
+        inside = _cells(lines @ basis, turned) @ basis.T @ on.T if i else np.zeros((1, r))
         # a step off H_i that crosses none of the earlier hyperplanes
         room = np.abs(inside @ planes[:i].T) / np.maximum(np.abs(planes[:i] @ planes[i]), 1e-300)
         step = 0.5 * np.minimum(room.min(axis=1, initial=1.0), 1.0)[:, None] * planes[i]
@@ -94,28 +124,36 @@ def _sectors(lines: Array) -> Array:
     return np.stack([np.cos(middle), np.sin(middle)], axis=1)
 
 
-def _distinct(unit: Array) -> Array:
-    """One normal for each hyperplane: parallel and opposite ones are the same."""
-    if len(unit) == 0:
-        return unit
-    lead = np.argmax(np.abs(unit) > 0.5 / unit.shape[1] ** 0.5, axis=1)  # the first entry that is clearly not zero
-    signed = unit * np.sign(unit[np.arange(len(unit)), lead])[:, None]
-    order = np.lexsort(np.round(signed, 9).T)
-    kept: list[int] = []
-    for k in order:
-        near = [j for j in kept[-8:] if np.abs(signed[j] - signed[k]).max() <= _SAME]
-        if not near:
-            kept.append(int(k))
-    # neighbours in one order may hide pairs that rounding sorted apart: look at all of them where they are few
-    chosen = signed[kept]
-    if 1 < len(chosen) <= 4000:
-        gram = np.abs(chosen @ chosen.T)
-        np.fill_diagonal(gram, 0)
-        for a, b in np.argwhere(np.triu(gram > 1 - 1e-9)):
-            difference = min(np.abs(chosen[a] - chosen[b]).max(), np.abs(chosen[a] + chosen[b]).max())
-            if difference <= _SAME:
-                kept[b] = kept[a]
-    return unit[sorted(set(kept))]
+def _distinct(unit: Array, error: Array) -> tuple[Array, Array]:
+    """One normal for each hyperplane, parallel and opposite ones being the same, and what rounding may have done to it.
+
+    Raises NotEnumerable where two are neither the same up to rounding nor clearly apart."""
+    if len(unit) < 2:
+        return unit, error
+    # measured along any direction, normals that are close are neighbours
+    along = np.abs(unit @ np.sqrt(np.arange(2.0, 2 + unit.shape[1])))
+    order = np.argsort(along, kind="stable")
+    along = along[order]
+    reach = (2.0 + unit.shape[1]) * max(_APART, 2 * _SAME * float(error.max()))
+    ends = np.searchsorted(along, along + reach, side="right")
+    keep = np.ones(len(unit), dtype=bool)
+    for place in np.flatnonzero(ends > np.arange(1, len(unit) + 1)):
+        k = order[place]
+        for j in order[place + 1 : ends[place]] if keep[k] else ():
+            distance = min(np.linalg.norm(unit[j] - unit[k]), np.linalg.norm(unit[j] + unit[k]))
+            rounding = _SAME * (error[j] + error[k])
+            if distance <= rounding <= _APART:
+                keep[j] = False
+            elif distance <= max(rounding, _APART):
+                _refuse("rows are nearly parallel, or nearly meet in one place", max(distance, rounding))
+    return unit[keep], error[keep]
+
+
+def _refuse(what: str, size: float) -> None:
+    raise NotEnumerable(
+        f"gates: 'all' cannot tell all arrangements from rounding: in X {what} (by {size:.1e} of their length). "
+        "Round X so that such rows agree, drop one of them, or sample arrangements instead, e.g. gates=1000."
+    )
 
 
 def _span(rows: Array) -> Array:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.cones import ConePCA, Cones, ImplicitCones, cone_pca
 from provenet.cones.search import climb
 from provenet.cones.values import factorised, split
@@ -24,6 +25,7 @@ from provenet.variable import Factors, Stack
 _FEW = 8
 _CHUNK = 64  # gates whose polar is tightened at a time
 _KEEP_FACES = 20_000  # gates whose facets are found once and kept
+_SEARCH_SHARE = 0.3  # of the time left, for neurons to add
 _TOLERANCE = 1e-8  # bounds of the polar that close are not tightened further
 
 
@@ -55,6 +57,9 @@ class ConeNuclear(Gauge):
     def region(self) -> Cones | ImplicitCones | None:
         """Where neurons may be, as a table or through the block."""
         return self.implicit if self.cones is None else self.cones
+
+    def rounding(self, p: int, q: int) -> float:
+        return 1.0 if self.cones is None else 1.0 + self.cones.doubt
 
     def values(self, stack: Stack) -> Tensor:
         """For one output; the `bounds` are then one number."""
@@ -123,8 +128,10 @@ class ConeNuclear(Gauge):
 
         The most violated come first.
         """
-        candidates = torch.nonzero(NuclearNorm().polar(stack).upper > threshold).flatten()
-        u, v = self.restrict(candidates).atom(stack[candidates])
+        rough = NuclearNorm().polar(stack).upper
+        candidates = torch.argsort(rough, descending=True)[: int((rough > threshold).sum())]
+        with deadline.within(_SEARCH_SHARE * deadline.left()):  # what is found must still be put to use
+            u, v = self.restrict(candidates).atom(stack[candidates])
         value = torch.einsum("kp,kpq,kq->k", u, stack[candidates], v)
         order = torch.argsort(value, descending=True)
         order = order[value[order] > threshold]

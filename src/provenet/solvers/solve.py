@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from provenet import deadline
 from provenet.certificates import Certificate, certify, duality_gap
@@ -27,6 +27,7 @@ from provenet.variable import Factors
 __all__ = ["METHODS", "solve"]
 
 _DUST = (1e-3, 1e-5, 1e-7)  # of the largest neuron
+_OUTSIDE = 32 * torch.finfo(torch.float64).eps
 _PROOF_SECONDS, _PROOF_SHARE = 1.0, 0.1  # of a time limit, the longer: what the certificate may take beyond it
 
 
@@ -123,7 +124,19 @@ def _run_reduced(
     begin = None if start is None else replace(start, left=start.left @ basis)
     done, name = _run_lifted(small, method, limits, begin, tell)
     done.factors = replace(done.factors, left=done.factors.left @ basis.T)
+    if done.lower > -float("inf") and not _spans(basis, program):
+        done.lower = -float("inf")
     return done, name
+
+
+def _spans(basis: Tensor, program: Program) -> bool:
+    """Whether nothing but rounding is left outside the basis (p, r): only then are bounds of the smaller program
+    bounds of the whole one, however small β is."""
+    target = program.loss.target
+    chance = torch.randn(target.shape, generator=torch.Generator().manual_seed(0), dtype=target.dtype)
+    G = program.operator.adjoint(chance)
+    outside = torch.linalg.matrix_norm(G - basis @ (basis.T @ G))
+    return bool((outside <= _OUTSIDE * torch.linalg.matrix_norm(G)).all())
 
 
 def _run_lifted(
