@@ -33,14 +33,10 @@ def linear(bias: bool = False) -> nn.Sequential:
 
 
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("suffix", ["safetensors", "pt"])
-def test_linear_relu_linear(run, plane, bias, suffix):
+def test_linear_relu_linear(run, plane, bias):
     net = linear(bias)
-    if suffix == "pt":
-        torch.save(net.state_dict(), "net.pt")
-    else:
-        save_file(net.state_dict(), "net.safetensors")
-    answer = run("certify", f"net.{suffix}", "plane.npz", *SETTINGS, "--json")
+    save_file(net.state_dict(), "net.safetensors")
+    answer = run("certify", "net.safetensors", "plane.npz", *SETTINGS, "--json")
     assert answer.code == 1  # it was not trained
     told = answer.json["certificate"]
     by_hand = pn.certify(net, *plane, loss="squared", beta=0.1)
@@ -65,8 +61,8 @@ def test_a_better_network_under_the_same_names(run, plane):
 def test_the_optimum_holds(run, plane):
     X, Y = plane
     solution = pn.solve(pn.formulate("mlp", X, Y, "relu", gates="all", beta=0.1), tol=1e-6)
-    torch.save(solution.network().state_dict(), "ours.pt")
-    answer = run("certify", "ours.pt", "plane.npz", *SETTINGS)
+    save_file(solution.network().state_dict(), "ours.safetensors")
+    answer = run("certify", "ours.safetensors", "plane.npz", *SETTINGS)
     assert answer.code == 0, answer.err
     assert "The certificate holds." in answer.out
 
@@ -99,36 +95,40 @@ def test_a_convolution(run, tmp_path):
     assert told["dual"] == pytest.approx(by_hand.dual, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        (nn.Linear(2, 3).state_dict(), "this has bias, weight"),
+        ({}, "this has nothing"),
+        (linear().state_dict() | {"4.weight": torch.ones(3, 3)}, "two weights"),
+        ({"0.weight": torch.full((4, 2), torch.nan), "2.weight": torch.ones(3, 4)}, "finite"),
+        ({"0.weight": torch.ones(4, 7), "2.weight": torch.ones(3, 4)}, "7"),
+        ({"0.weight": torch.ones(4, 1, 3, 3), "2.weight": torch.ones(3, 4)}, "cnn"),
+        ({"first": torch.ones(4, 2), "second": torch.ones(3, 3)}, "(N, p)"),
+        (linear(True).state_dict() | {"2.bias": torch.ones(3)}, "bias that is not zero"),
+    ],
+)
+def test_files_that_are_no_such_network(run, plane, state, says):
+    save_file(state, "net.safetensors")
+    answer = run("certify", "net.safetensors", "plane.npz", *SETTINGS)
+    assert answer.code == 1
+    assert says in answer.err
+    assert answer.out == ""
+
+
 class _Evil:
     def __reduce__(self):
         return (open, ("evil.txt", "w"))
 
 
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (lambda: torch.save(linear(), "net.pt"), "Write net.state_dict()"),
-        (lambda: torch.save(_Evil(), "net.pt"), "not opened"),
-        (lambda: Path("net.pt").write_bytes(pickle.dumps(_Evil(), protocol=2)), "not opened"),
-        (lambda: Path("net.pt").write_bytes(b"junk"), "not opened"),
-        (lambda: torch.save([1, 2], "net.pt"), "not a state dict"),
-        (lambda: torch.save({"a": {"b": torch.ones(1)}}, "net.pt"), "not a state dict"),
-        (lambda: torch.save(nn.Linear(2, 3).state_dict(), "net.pt"), "this has weight, bias"),
-        (lambda: torch.save({}, "net.pt"), "this has nothing"),
-        (lambda: torch.save(linear().state_dict() | {"0.weight": torch.full((4, 2), torch.nan)}, "net.pt"), "finite"),
-        (lambda: torch.save({"0.weight": torch.ones(4, 7), "2.weight": torch.ones(3, 4)}, "net.pt"), "7"),
-        (lambda: torch.save({"0.weight": torch.ones(4, 1, 3, 3), "2.weight": torch.ones(3, 4)}, "net.pt"), "cnn"),
-        (lambda: torch.save({"first": torch.ones(4, 2), "second": torch.ones(3, 3)}, "net.pt"), "(N, p)"),
-        (lambda: torch.save(linear(True).state_dict() | {"2.bias": torch.ones(3)}, "net.pt"), "bias that is not zero"),
-    ],
-)  # fmt: skip
-def test_files_that_are_no_such_network(run, plane, content, says, tmp_path):
-    content()
-    answer = run("certify", "net.pt", "plane.npz", *SETTINGS)
-    assert answer.code == 1
-    assert says in answer.err
-    assert answer.out == ""
-    assert not (tmp_path / "evil.txt").exists()
+@pytest.mark.parametrize("name", ["net.pt", "net.pth", "net.bin", "net.safetensors"])
+def test_pickles_are_never_opened(run, plane, name, tmp_path):
+    for content in (pickle.dumps(_Evil()), b"junk", b""):
+        Path(name).write_bytes(content)
+        answer = run("certify", name, "plane.npz", *SETTINGS)
+        assert answer.code == 1
+        assert "safetensors" in answer.err
+        assert not (tmp_path / "evil.txt").exists()
 
 
 def test_wrong_use(run, plane, model, flowers):

@@ -30,7 +30,7 @@ def certify(
     context: typer.Context,
     model: Annotated[
         Path,
-        typer.Argument(exists=True, help="A model folder, as fit writes it, or a state dict: .safetensors, .pt, .pth."),
+        typer.Argument(exists=True, help="A model folder, as fit writes it, or a state dict, .safetensors."),
     ],
     data: o.DataFile,
     tol: Annotated[

@@ -1,7 +1,7 @@
 """Two-layer networks of other programs, from files of weights: tensors are read, never code.
 
-A file is a state dict: safetensors, or what ``torch.save(net.state_dict(), path)`` writes.  It names weights, not what
-is done with them, so the block and its settings must be told.
+A file is a state dict, as safetensors.  It names weights, not what is done with them, so the block and its settings
+must be told.
 """
 
 from __future__ import annotations
@@ -21,28 +21,22 @@ from provenet.io.folder import write_atomically
 from provenet.variable import Factors
 
 _OURS = {"first", "second", "gates", "group"}
-_TORCH = (".pt", ".pth", ".bin", ".ckpt")
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
-    """The tensors of a file, by name; ValueError, with the reason, for anything that is no state dict."""
-    if path.suffix.lower() == ".safetensors":
-        try:
-            return safetensors.torch.load(path.read_bytes())
-        except (SafetensorError, ValueError) as error:
-            raise ValueError(f"{path}: it is not a safetensors file ({error}).") from None
-    if path.suffix.lower() not in _TORCH:
-        raise ValueError(f"{path}: weights are read from .safetensors, {', '.join(_TORCH)} files.")
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever a damaged or foreign file makes the restricted reader stumble over
+    """The tensors of a safetensors file, by name; ValueError, with the reason, for any other.
+
+    What ``torch.save`` writes is a pickle, and is not opened.
+    """
+    if path.suffix.lower() != ".safetensors":
         raise ValueError(
-            f"{path}: it holds something else than tensors, which is not opened ({_first_line(error)}). "
-            "Write net.state_dict(), not the network, with torch.save or safetensors."
-        ) from None
-    if not isinstance(state, Mapping) or not all(isinstance(value, Tensor) for value in state.values()):
-        raise ValueError(f"{path}: it is not a state dict, tensors by name; write net.state_dict().")
-    return dict(state)
+            f"{path}: weights are read from .safetensors files, which hold tensors and nothing else; write one with "
+            "safetensors.torch.save_file(net.state_dict(), 'net.safetensors')."
+        )
+    try:
+        return safetensors.torch.load(path.read_bytes())
+    except (SafetensorError, ValueError) as error:
+        raise ValueError(f"{path}: it is not a safetensors file ({error}).") from None
 
 
 def write_state(path: Path, state: Mapping[str, Tensor]) -> None:
@@ -171,7 +165,3 @@ def _naturally(name: str) -> list[tuple[int, str]]:
 def _listed(state: Mapping[str, Tensor]) -> str:
     names = list(state)
     return ", ".join(names[:6]) + (", …" if len(names) > 6 else "") if names else "nothing"
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
