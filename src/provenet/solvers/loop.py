@@ -150,6 +150,7 @@ class _Course:
         self.step = 0
         self.seen = -1  # the last step whose point was looked at
         self.best = _zero(program)
+        self.at_zero: Gap | None = None
         self.best_gap = self.best_primal = math.inf
         self.lower = -math.inf
         self.history: list[Record] = []
@@ -160,7 +161,7 @@ class _Course:
 
     def to_its_end(self, start: Factors | None) -> Status:
         method, program = self.method, self.program
-        gap = _gap_at_zero(program, self.best)
+        self.at_zero = gap = _gap_at_zero(program, self.best)
         self.best_gap, self.best_primal, self.lower = gap.absolute, gap.primal, gap.dual
         if gap.relative <= self.limits.tol:
             self._record(gap)
@@ -205,7 +206,10 @@ class _Course:
     def _look(self) -> Gap:
         """The gap where the run stands; the best point is kept."""
         point = self.method.point(self.program, self.state)
-        gap = duality_gap(self.program, point.prediction, point.penalty)
+        if self.at_zero is not None and point.penalty == 0 and not bool(point.prediction.any()):  # most begin there
+            gap = self.at_zero
+        else:
+            gap = duality_gap(self.program, point.prediction, point.penalty)
         self.seen = self.step
         if _finite(gap):
             self.lower = max(self.lower, gap.dual, point.lower)

@@ -33,7 +33,8 @@ from provenet.variable import Factors, Stack
 _SETTLED = 1e-2  # a step that gains less than this part of the best since the last escape has little more to give
 _FAR = 1e-3  # a round that lowers the objective by more than this part of it is not near the end
 _SLACK = 1e-12  # a polar this close to β is no violation
-_CHUNK = 64  # gates searched at a time
+_CHUNK = 64  # gates searched at a time,
+_SEARCH_SHARE = 0.3  # in this part of the time left
 _UNKNOWNS = 1_200  # second layers up to this size are solved for together
 
 
@@ -154,7 +155,8 @@ def violating(program: Program, slope: Stack, most: int) -> tuple[Tensor, Tensor
     order = torch.argsort(rough, descending=True)
     parts = []
     for gates in order[rough[order] > program.beta * (1 + _SLACK)].split(_CHUNK):
-        u = _best_directions(_region(program).restrict(gates), slope[gates])
+        with deadline.within(_SEARCH_SHARE * deadline.left()):  # what is found must still be put to use
+            u = _best_directions(_region(program).restrict(gates), slope[gates])
         pull = torch.bmm(slope[gates].mT, u[:, :, None]).squeeze(2)
         value = torch.linalg.vector_norm(pull, dim=1)
         over = value > program.beta * (1 + _SLACK)
