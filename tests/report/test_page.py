@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import provenet as pn
-from provenet.report import render_report, report, write_report
+from provenet.report import figures, render_report, report, write_report
 from provenet.report.anatomy import dissect
 from provenet.report.fit import evaluate
 from provenet.solvers import Solution, Status
@@ -176,6 +176,17 @@ def test_the_anatomy_is_the_networks(regressed: Solution) -> None:
     assert anatomy.n_neurons == network.first.shape[0]
     assert anatomy.pull.max() == pytest.approx(regressed.certificate.polar_max / regressed.problem.beta, rel=1e-6)
     assert sum(rank * times for rank, times in anatomy.ranks.items()) == anatomy.n_neurons
+
+
+def test_pulls_that_are_bounds_are_said_to_be() -> None:
+    draw = np.random.default_rng(0)
+    X, Y = draw.normal(size=(30, 5)), draw.normal(size=(30, 2))
+    solution = pn.solve(pn.formulate("mlp", X, Y, "relu", gates=6, beta=1.0), "bm", tol=1e-9, max_steps=1)
+    anatomy = dissect(solution)
+    assert anatomy.at_most
+    assert not dissect(pn.solve(pn.formulate("mlp", X, Y, gates=6, beta=1.0))).at_most
+    for certified in (True, False):
+        assert "at most" in figures.pull(anatomy, certified).caption
 
 
 def test_many_points_become_pixels_of_a_visible_colour() -> None:

@@ -9,18 +9,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.gauges.mixed import WEIGHT_DECAY, norms
 from provenet.problem import Problem
 from provenet.report.nouns import nouns
 from provenet.solvers import Solution
 from provenet.variable import Factors
 
+_SECONDS = 5.0  # that bounds of the pulls may take, where they are bounds
 _NOTHING = 1e-6  # sizes below this share of the largest are rounding, not neurons
 
 
 @dataclass(frozen=True)
 class Anatomy:
-    """spectrum: gate → singular values of Z_k, falling, in the data's units.  pull: γ_k°(A_k*Θ)/β of each gate (P,).
+    """spectrum: gate → singular values of Z_k, falling, in the data's units.  pull: γ_k°(A_k*Θ)/β of each gate (P,),
+    or, where ``at_most``, upper bounds of it, good where they are largest.
 
     negligible: how many sizes were too small to count.  noun: what a neuron is called.  decay: the penalty is weight
     decay; with other norms ``spectrum`` has the products ‖u_j‖_C‖v_j‖_R, what neurons cost.
@@ -31,6 +34,7 @@ class Anatomy:
     negligible: int
     noun: str = "neuron"
     decay: bool = True
+    at_most: bool = False
 
     @cached_property
     def by_weight(self) -> list[tuple[int, np.ndarray]]:
@@ -71,9 +75,11 @@ def dissect(solution: Solution) -> Anatomy:
     kept = {k: s[s > _NOTHING * largest] for k, s in raw.items()}
     negligible = sum(s.size for s in raw.values()) - sum(s.size for s in kept.values())
     theta = program.loss.gradient(program.operator.forward_factors(factors.to(program.operator.dtype)))
-    pull = program.polar(theta).upper.double().numpy() / program.beta
-    decay = problem.penalty == WEIGHT_DECAY
-    return Anatomy({k: s for k, s in kept.items() if s.size}, pull, negligible, nouns(problem).neuron, decay)
+    decay, at_most = problem.penalty == WEIGHT_DECAY, not program.gauge.has_prox
+    with deadline.within(_SECONDS if at_most else None):
+        pull = program.polar(theta).upper.double().numpy() / program.beta
+    spectrum = {k: s for k, s in kept.items() if s.size}
+    return Anatomy(spectrum, pull, negligible, nouns(problem).neuron, decay, at_most)
 
 
 def _sizes(problem: Problem, neurons: Factors) -> Tensor:

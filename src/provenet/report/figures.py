@@ -154,9 +154,12 @@ def pull(anatomy: Anatomy, certified: bool) -> Drawing:
     if certified:
         title = "Why nothing better exists"
         end = "No gate pulls above the line by more than the gap allows for; active gates pull as much as they cost."
+        if anatomy.at_most:
+            end += " What is drawn is what a gate pulls at most: weak ones may pull far less."
     else:
         title = "What is still to be gained"
-        end = f"At an optimum no gate pulls above the line; here one pulls {number(strongest)} times its cost."
+        times = f"{'at most ' if anatomy.at_most else ''}{number(strongest)} times its cost"
+        end = f"At an optimum no gate pulls above the line; here one pulls {times}."
     order = np.argsort(-anatomy.pull, kind="stable")
     active = np.array([int(k) in anatomy.spectrum for k in order])
     place = np.arange(1, order.size + 1)
@@ -173,7 +176,7 @@ def pull(anatomy: Anatomy, certified: bool) -> Drawing:
         ax.set_xlim(0, order.size + 1)
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         ax.set_xlabel("gates, strongest pull first")
-        ax.set_ylabel("pull ÷ β")
+        ax.set_ylabel("pull ÷ β, at most" if anatomy.at_most else "pull ÷ β")
         readable_ticks(ax.yaxis)
         ax.legend(loc="best", markerscale=1.5)
         new = f"a new {anatomy.noun} behind it"

@@ -176,9 +176,10 @@ def inside(solution: Solution) -> str:
         gates = f"A gate says for every {noun.side} whether a {noun.neuron} is on. "
     if harder <= 0:
         return f"{gates}No gate pulls harder than β, so no {noun.neuron}, old or new, can lower the objective."
+    at_most = "" if certificate.bound == "exact" else "at most "
     how_much = f"{percent(harder)} harder than β" if harder < 1 else f"{number(1 + harder, 3)} times as hard as β"
     return (
-        f"{gates}The strongest gate pulls {how_much}; at an exact optimum none pulls harder. "
+        f"{gates}The strongest gate pulls {at_most}{how_much}; at an exact optimum none pulls harder. "
         "The lower bound takes this into account."
     )
 
