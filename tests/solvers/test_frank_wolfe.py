@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 import provenet as pn
+from provenet.cones import cone_pca
 from provenet.data.demo import spiral
 from provenet.problem import Problem
 from provenet.solvers import Status
 from provenet.solvers.frank_wolfe import FrankWolfe, merge
+from provenet.solvers.frank_wolfe_classic import largest_atom
 from provenet.solvers.second_layers import atom_columns, best_second_layers, distinct
 from provenet.variable import Factors
 
@@ -79,6 +83,24 @@ def test_a_convolution() -> None:
     assert solution.certificate.relative_gap <= 1e-4
 
 
+@pytest.mark.parametrize("block", ["attention", "mixer", "fno", pn.BFNO(groups=2)], ids=str)
+def test_blocks_whose_cones_have_no_table(block: Any) -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((3, 3, 2)), rng.standard_normal((3, 2))
+    problem = pn.formulate(block, X, Y, "relu", gates=4, loss="squared", beta=1.0)
+    problem = problem.with_beta(0.3 * problem.beta_max)
+    wolfe, bm = (pn.solve(problem, method, tol=1e-5) for method in ("frank_wolfe", "bm"))
+    assert wolfe.certificate.primal == pytest.approx(bm.certificate.primal, rel=1e-5)
+    assert wolfe.certificate.dual <= bm.certificate.primal * (1 + 1e-12)
+    assert wolfe.certificate.scope == "fixed_gates"
+    region = problem.program.gauge.region
+    assert bool((region.slack(wolfe.factors.left, wolfe.factors.gate) >= 0).all())
+    total = float(bm.factors.penalty())
+    classic = pn.solve(problem, FrankWolfe(variant="classic", total=total), tol=1e-9, max_steps=20)
+    nothing = 0.5 * float(np.square(Y).sum())
+    assert bm.certificate.dual <= classic.certificate.primal < 0.5 * (nothing + bm.certificate.primal)
+
+
 def test_the_classic_variant_comes_to_the_same_value() -> None:
     problem = planar(12, 2, 0.3, seed=3)
     best = pn.solve(problem, "frank_wolfe", tol=1e-8)
@@ -87,6 +109,30 @@ def test_the_classic_variant_comes_to_the_same_value() -> None:
     assert classic.certificate.primal >= best.certificate.dual * (1 - 1e-12)
     assert classic.certificate.dual <= best.certificate.primal * (1 + 1e-12)
     assert feasible(problem, classic.factors)
+
+
+@pytest.mark.parametrize(("n", "p", "c", "share"), [(25, 2, 5, 0.1), (25, 2, 1, 0.1), (20, 3, 2, 0.3), (10, 1, 2, 0.1)])
+def test_the_classic_variant_finds_its_total_soon(n: int, p: int, c: int, share: float) -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((n, p)), rng.standard_normal((n, c))
+    problem = pn.formulate("mlp", X, Y, "relu", gates="all", loss="squared", beta=1.0)
+    problem = problem.with_beta(share * problem.beta_max)
+    classic = pn.solve(problem, FrankWolfe(variant="classic"), tol=1e-2, max_steps=1_000)
+    assert classic.status is Status.SOLVED
+    assert feasible(problem, classic.factors)
+
+
+def test_the_planar_oracle_is_cone_constrained_pca() -> None:
+    problem = planar(20, 3, 0.1)
+    gauge = problem.program.gauge
+    for seed in range(5):
+        stack = torch.randn(len(problem.patterns), 2, 3, generator=torch.Generator().manual_seed(seed)).double()
+        atom = largest_atom(gauge, stack)
+        best = cone_pca(gauge.cones, stack)
+        value = float(atom.left[0] @ stack[atom.gate[0]] @ atom.right[0])
+        assert value == pytest.approx(float(best.lower.max()), rel=1e-12)
+        assert int(atom.gate[0]) == int(best.lower.argmax())
+        assert float(gauge.cones.slack(atom.left, atom.gate).min()) >= -1e-14
 
 
 def test_the_classic_variant_at_the_right_total() -> None:
