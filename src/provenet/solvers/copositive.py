@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from provenet.certificates.gap import lower_bound
 from provenet.cones import Cones
 from provenet.gauges import ConeNuclear
 from provenet.losses import Squared
 from provenet.operators import MLPOperator, Operator
 from provenet.problem import Program
+from provenet.solvers.copositive_bound import proven
 from provenet.solvers.copositive_newton import Between, advance
 from provenet.solvers.copositive_rounding import neurons
 from provenet.solvers.copositive_walls import Walls
@@ -162,19 +162,9 @@ def _cold(program: Program, fit: Fit, walls: Walls, middle: Tensor) -> Between:
 
 
 def relaxed_bound(program: Program, fit: Fit, walls: Walls, at: Between) -> float:
-    """A lower bound of p* from W and the multipliers, whatever their accuracy.
-
-    max ‖Gᵀu‖² over the cone ≤ λ_max(GGᵀ + Σ λ_l C_l) for any λ ≥ 0, as uᵀC_l u = (a_lᵀu)(b_lᵀu) ≥ 0 there.
-    """
+    """A lower bound of p* from W and the multipliers, whatever their accuracy."""
     theta = fit.gradient(at.centre.W, program.loss.target)
-    G = program.operator.adjoint(theta)
-    gram = G @ G.mT
-    lifted = gram + walls.combined(at.push)
-    largest = torch.minimum(torch.linalg.eigvalsh(gram)[:, -1], torch.linalg.eigvalsh(lifted)[:, -1]).clamp_min(0)
-    size = torch.linalg.matrix_norm(gram) + at.push.sum(1)
-    p, q = G.shape[1:]
-    rounding = (p * q + 8 * (p + walls.a.shape[1])) * torch.finfo(G.dtype).eps * size
-    return lower_bound(program, theta, float((largest + rounding).sqrt().max()))
+    return proven(program, theta, walls.combined(at.push), at.push.sum(1), walls.a.shape[1])
 
 
 def _settled(program: Program, state: CopositiveState, at: Between) -> Factors:

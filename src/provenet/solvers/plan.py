@@ -15,6 +15,7 @@ from provenet.solvers.apg import APG
 from provenet.solvers.bm import BM
 from provenet.solvers.closed_form import ClosedForm
 from provenet.solvers.copositive import Copositive
+from provenet.solvers.copositive_dual import CopositiveDual
 from provenet.solvers.cutting_plane import CuttingPlane
 from provenet.solvers.cvx import CVX
 from provenet.solvers.frank_wolfe import FrankWolfe
@@ -63,6 +64,8 @@ def plan(program: Program, method: str | Method[Any]) -> list[Stage]:
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method: {method!r} is unknown; choose 'auto' or one of {', '.join(map(repr, METHODS))}.")
     kind = _FOR_CONES.get(method) if isinstance(program.gauge, ConeNuclear) else None
+    if method == "copositive" and Copositive().refuses(program) and CopositiveDual().refuses(program) is None:
+        kind = CopositiveDual  # larger, or of another loss or block
     chosen = Stage(_able((kind or METHODS[method])(), program))
     if method == "copositive" and program.operator.p > 2:  # in the plane its neurons are the optimum's
         return [chosen, Stage(ReluBM())]
