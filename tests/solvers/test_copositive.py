@@ -154,6 +154,20 @@ def test_in_the_plane_neurons_add_up(seed: int) -> None:
     assert bool((cones.slack(found, gate) >= 0).all())
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_with_three_facets_neurons_add_up(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    cones = cones_of(formulated(rng.standard_normal((3, 3)), rng.standard_normal((3, 1)), 0.5))
+    walls = Walls.of(cones)
+    rays = torch.linalg.inv(cones.rows * cones.signs[:, :, None]).mT  # of each cone, in rows
+    u = torch.from_numpy(rng.uniform(0, 1, (len(cones.signs), 5, 3))) @ rays
+    T = u.mT @ u
+    found, gate = neurons(torch.linalg.cholesky(T), walls.normals, cones)
+    again = torch.zeros_like(T).index_add_(0, gate, found[:, :, None] * found[:, None, :])
+    torch.testing.assert_close(again, T, rtol=1e-8, atol=1e-8 * float(T.abs().max()))
+    assert bool((cones.slack(found, gate) >= 0).all())
+
+
 @pytest.mark.parametrize("d", [2, 3, 4])
 def test_analytic_centres(d: int) -> None:
     """T⁻¹ + Σ C/s = I where log det T + Σ log s − tr T is largest."""
@@ -175,6 +189,6 @@ def test_refusals_name_the_reason() -> None:
     labels = np.eye(2)[rng.integers(2, size=10)]
     logits = pn.formulate("mlp", X, labels, activation="relu", gates="all", loss="softmax", beta=0.1)
     with pytest.raises(ValueError, match="squared loss"):
-        pn.solve(logits, "copositive")
+        pn.solve(logits, Copositive())
     with pytest.raises(ValueError, match="unknowns"):
         pn.solve(formulated(X, Y, 0.1), Copositive(max_unknowns=10))

@@ -52,6 +52,22 @@ def test_the_value_is_the_networks_own_loss() -> None:
     assert found.certificate.primal == pytest.approx(own, rel=1e-9)
 
 
-def test_several_outputs_beyond_the_plane_are_refused() -> None:
-    with pytest.raises(ValueError, match="in the plane only, and the data have rank 3"):
+@pytest.mark.parametrize("seed", range(6))
+def test_several_outputs_with_few_facets_in_space(seed: int) -> None:
+    """Four rows in three or four dimensions, some of them twice: the semidefinite program is exact (slip 12)."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((4, 3 + seed % 2))
+    X = np.concatenate([X, 2 * X[:2]]) if seed % 3 else X
+    posed = pn.formulate("mlp", X, rng.standard_normal((len(X), 2)), activation="relu", gates="all", beta=1.0)
+    posed = posed.with_beta((0.3, 0.03)[seed % 2] * posed.beta_max)
+    found = pn.solve(posed, "cvx", tol=1e-7)
+    assert -1e-11 <= found.certificate.relative_gap <= 1e-7
+    other = pn.solve(posed, "copositive", tol=1e-6).certificate
+    assert found.certificate.primal == pytest.approx(other.primal, rel=2e-6)
+
+
+def test_several_outputs_with_five_facets_are_refused() -> None:
+    with pytest.raises(
+        ValueError, match="no cone has more than four rows that are not redundant; the data have rank 3"
+    ):
         pn.solve(problem(15, 3, 2), "cvx")

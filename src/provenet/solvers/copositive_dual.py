@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.cones import Cones, project
 from provenet.cones.search import climb
 from provenet.gauges import ConeNuclear, SpikeFree
@@ -101,7 +102,7 @@ class CopositiveDual(Method[DualState]):
         try:
             for _ in range(_CENTRING):
                 theta, cuts, decrement = barrier.newton(theta, cuts, mu)
-                if decrement < _CENTRED:
+                if decrement < _CENTRED or deadline.over():
                     break
         except torch.linalg.LinAlgError:  # rounding has the upper hand
             return replace(state, given=None, stuck=True)

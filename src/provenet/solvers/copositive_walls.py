@@ -19,7 +19,7 @@ from provenet.solvers.ipm_blocks import root, to_blocks, to_vector
 
 _HULL = 6  # dimensions up to which facets are found by a convex hull; from there on every row counts as one
 _CENTRED = 1e-6  # of the Newton decrement
-_TIGHT_FACETS = 4  # doubly non-negative matrices of up to this size are completely positive
+TIGHT_FACETS = 4  # doubly non-negative matrices of up to this size are completely positive
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Walls:
             a[k, : len(pair)], b[k, : len(pair)] = rows[pair[:, 0]], rows[pair[:, 1]]
             normals[k, : len(rows)] = rows
         there = np.arange(width) < np.array([len(pair) for pair in pairs])[:, None]
-        tight = max(len(rows) for rows in found) <= _TIGHT_FACETS
+        tight = max(len(rows) for rows in found) <= TIGHT_FACETS
         tensor = torch.from_numpy
         return Walls(tensor(a), tensor(b), tensor(there), tensor(normals), tight)
 

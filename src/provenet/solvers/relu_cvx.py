@@ -1,9 +1,12 @@
 """ReLU programs handed to CVXPY: the reference of the tests.
 
 One output: a neuron of each sign behind every gate, a second-order cone program (CP eq. 9).
-Several outputs in the plane, where the cone-nuclear norm is the value of a small semidefinite program (CP eq. 17):
+Several outputs, where every cone has at most four rows that are not redundant, as in the plane: the cone-nuclear norm
+is then the value of a small semidefinite program (CP eq. 17, and 19, which is tight there):
 
-    ‖Z‖_{*,K} = min ½ tr U + ½ tr V   over   [U Z; Zᵀ V] ⪰ 0,  K U Kᵀ ≥ 0,   K the two rows that are not redundant
+    ‖Z‖_{*,K} = min ½ tr U + ½ tr V   over   [U Z; Zᵀ V] ⪰ 0,  K U Kᵀ ≥ 0,   K the rows that are not redundant
+
+Other cones are refused: the same program is then but a lower bound, which `copositive` gives at any size.
 """
 
 from __future__ import annotations
@@ -19,7 +22,16 @@ from provenet.cones import Cones, project
 from provenet.cones.facets import facets
 from provenet.gauges import ConeNuclear
 from provenet.problem import Program
+from provenet.solvers.bm_factors import place
+from provenet.solvers.copositive_rounding import neurons as neurons_of
+from provenet.solvers.copositive_walls import TIGHT_FACETS, Walls
+from provenet.solvers.face_newton import improved
+from provenet.solvers.frank_wolfe import fully_corrected, merge
 from provenet.variable import Factors
+
+_HULLS = 2_000  # cones whose redundant rows are looked for; more are no matter for CVXPY
+_DUST = 1e-5  # of the largest neuron: what an interior point leaves of those that are not there
+_IMPROVEMENTS = 50
 
 Posed = tuple[list[Any], list[Any], list[Any], Callable[[], Factors]]
 """Blocks Z_k, their gauges, the constraints, and how to read the neurons off a solution."""
@@ -30,19 +42,27 @@ def refuses_cones(program: Program) -> str | None:
     assert isinstance(program.gauge, ConeNuclear)
     if not isinstance(program.gauge.cones, Cones):
         return "its cones are no table of rows."
-    if program.operator.q > 1 and program.operator.p > 2:
+    if program.operator.q > 1 and not _written(program.gauge.cones):
         return (
-            f"with {program.operator.q} outputs the cone-nuclear norm is written exactly in the plane only, "
-            f"and the data have rank {program.operator.p}."
+            f"with {program.operator.q} outputs the cone-nuclear norm is written exactly in the plane, and where "
+            f"no cone has more than four rows that are not redundant; the data have rank {program.operator.p}, and some "
+            "cone has more. Method 'copositive' gives the lower bound that this program would be."
         )
     return None
+
+
+def _written(cones: Cones) -> bool:
+    """Whether the semidefinite program is the cone-nuclear norm itself."""
+    if cones.rows.shape[1] <= 2 or cones.rows.shape[0] <= TIGHT_FACETS:
+        return True
+    return len(cones.signs) <= _HULLS and Walls.of(cones).tight
 
 
 def pose(cp: Any, program: Program) -> Posed:
     """The program's blocks in CVXPY's terms."""
     assert isinstance(program.gauge, ConeNuclear)
     assert isinstance(program.gauge.cones, Cones)
-    return (_one_output if program.operator.q == 1 else _in_the_plane)(cp, program, program.gauge.cones)
+    return (_one_output if program.operator.q == 1 else _several_outputs)(cp, program, program.gauge.cones)
 
 
 def _one_output(cp: Any, program: Program, cones: Cones) -> Posed:
@@ -67,7 +87,7 @@ def _one_output(cp: Any, program: Program, cones: Cones) -> Posed:
     return blocks, norms, constraints, neurons
 
 
-def _in_the_plane(cp: Any, program: Program, cones: Cones) -> Posed:
+def _several_outputs(cp: Any, program: Program, cones: Cones) -> Posed:
     P, p, q = program.operator.stack_shape
     whole = [cp.Variable((p + q, p + q), PSD=True) for _ in range(P)]
     rows = [_facets(cones, k) for k in range(P)]
@@ -76,10 +96,27 @@ def _in_the_plane(cp: Any, program: Program, cones: Cones) -> Posed:
     norms = [0.5 * cp.trace(W) for W in whole]
 
     def neurons() -> Factors:
+        if p > 2:
+            return _read_off(program, cones, torch.from_numpy(np.stack([W.value[:p, :p] for W in whole])))
         parts = [_split(W.value, K, k) for k, (W, K) in enumerate(zip(whole, rows, strict=True))]
         return Factors.join(*parts)
 
     return blocks, norms, constraints, neurons
+
+
+def _read_off(program: Program, cones: Cones, U: Tensor) -> Factors:
+    """Neurons next to those of Σ uuᵀ = U_k (P, p, p), with the best second layers, then improved within their cones."""
+    value, vectors = torch.linalg.eigh(U)
+    root = vectors * value.clamp_min(0).sqrt()[:, None, :]
+    u, gate = neurons_of(root, Walls.of(cones).normals, cones)
+    size = torch.linalg.vector_norm(u, dim=1, keepdim=True)
+    keep = size[:, 0] > _DUST * size.max()
+    u, gate = (u / size.clamp_min(1e-300))[keep], gate[keep]
+    op = program.operator
+    nothing = Factors.empty(op.p, op.q, op.dtype)
+    there = fully_corrected(program, nothing, Factors(u, torch.zeros(len(u), op.q, dtype=u.dtype), gate))
+    there = improved(program, cones, place(program, merge(there.factors)), _IMPROVEMENTS)
+    return fully_corrected(program, there.factors, None).factors
 
 
 def _rows(cones: Cones, k: int) -> np.ndarray:
