@@ -49,6 +49,17 @@ def test_weighted_samples() -> None:
     assert planes.certificate.primal == pytest.approx(wolfe.certificate.primal, rel=2e-6)
 
 
+def test_a_block_whose_cones_have_no_table() -> None:
+    rng = np.random.default_rng(3)
+    problem = pn.formulate("fno", rng.standard_normal((5, 4, 2)), rng.standard_normal((5, 1)), "relu", 8, beta=1.0)
+    problem = problem.with_beta(0.2 * problem.beta_max)
+    planes, bm = (pn.solve(problem, method, tol=1e-5) for method in ("cutting_plane", "bm"))
+    assert planes.status is Status.SOLVED
+    assert planes.certificate.primal == pytest.approx(bm.certificate.primal, rel=2e-5)
+    region = problem.program.gauge.region
+    assert bool((region.slack(planes.factors.left, planes.factors.gate) >= 0).all())
+
+
 def test_other_losses_are_refused_by_name() -> None:
     rng = np.random.default_rng(2)
     problem = pn.formulate("mlp", rng.standard_normal((8, 2)), rng.integers(0, 2, 8), "relu", 5, "logistic", 0.1)

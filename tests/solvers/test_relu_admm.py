@@ -1,4 +1,4 @@
-"""ADMM on pairs of gates and signs: any loss, any block with a table of rows, one output."""
+"""ADMM on pairs of gates and signs: any loss, blocks whose neurons have one output weight."""
 
 from __future__ import annotations
 
@@ -59,9 +59,10 @@ def test_other_losses(loss: str) -> None:
         (pn.CNN(kernel=2, stride=2, pool=1), normal(8, 1, 4, 4), "mean"),
         ("fnet", normal(6, 9, 3), "mean"),
         ("poolformer", normal(6, 9, 3), "tokens"),
+        ("fno", normal(6, 4, 3), "mean"),
     ],
 )
-def test_other_blocks_with_a_table_of_rows(block: Any, X: np.ndarray, readout: str) -> None:
+def test_other_blocks(block: Any, X: np.ndarray, readout: str) -> None:
     Y = normal(*X.shape[:2], 1, seed=1) if readout == "tokens" else normal(len(X), 1, seed=1)
     problem = at(pn.formulate(block, X, Y, "relu", gates=15, readout=readout, beta=1.0), 0.1)
     solution = pn.solve(problem, "admm", tol=1e-5)
@@ -80,10 +81,10 @@ def test_weighted_samples_and_a_warm_start() -> None:
 
 
 def test_what_it_cannot_take_is_named() -> None:
-    with pytest.raises(ValueError, match="several outputs has no prox"):
+    with pytest.raises(ValueError, match="only where a neuron has one output weight"):
         pn.solve(pn.formulate("mlp", normal(10, 2), normal(10, 2), "relu", 5, beta=0.1), "admm")
-    with pytest.raises(ValueError, match="no table of their rows"):
-        pn.solve(pn.formulate("fno", normal(4, 5, 2), normal(4, 1), "relu", 5, beta=0.1), "admm")
+    with pytest.raises(ValueError, match="no kernel"):
+        pn.solve(pn.formulate(pn.BFNO(groups=2), normal(4, 5, 2), normal(4, 2), "relu", 5, beta=0.1), "admm")
 
 
 def test_a_gate_with_both_signs_is_an_operator() -> None:

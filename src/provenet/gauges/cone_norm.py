@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from provenet.cones import Cones, Projection, project
+from provenet.cones import Cones, ImplicitCones, Projection, project
 from provenet.gauges.base import Bounds, Gauge
 from provenet.variable import Factors, Stack, factorise
 
@@ -27,7 +27,7 @@ class _Last:
 class ConeNorm(Gauge):
     """For stacks (P, p, 1).  The rows at which the last prox stopped are where the next one begins."""
 
-    cones: Cones
+    cones: Cones | ImplicitCones
     last: _Last = field(default_factory=_Last, compare=False, repr=False)
 
     rotates = False

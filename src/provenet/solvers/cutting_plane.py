@@ -57,8 +57,8 @@ class CuttingPlane(Method[CuttingPlaneState]):
             raise ValueError(f"level: it must be above zero and at most one, got {self.level!r}.")
 
     def refuses(self, program: Program) -> str | None:
-        if not isinstance(program.gauge, ConeNuclear) or program.gauge.cones is None:
-            return "its oracle is cone-constrained PCA: it needs the ReLU program of a block with a table of rows."
+        if not isinstance(program.gauge, ConeNuclear) or program.gauge.region is None:
+            return "its oracle is cone-constrained PCA: it is for the programs of ReLU."
         if not program.loss.quadratic:
             return "its level steps are projections for the squared loss only; 'frank_wolfe' takes any loss."
         return None

@@ -44,17 +44,17 @@ class ReluADMM(Method[ReluADMMState]):
     max_steps = 20_000
 
     def refuses(self, program: Program) -> str | None:
-        if not isinstance(program.gauge, ConeNuclear) or program.gauge.cones is None:
-            return "it projects on cones, and the program has no table of their rows; take 'bm'."
+        if not isinstance(program.gauge, ConeNuclear) or program.gauge.region is None:
+            return "it projects on the cones of ReLU's arrangements, and the program has none."
         if program.operator.q != 1:
-            return "the cone-nuclear norm of several outputs has no prox; take 'frank_wolfe' or 'bm'."
+            return "its gauge has a prox only where a neuron has one output weight; take 'frank_wolfe' or 'bm'."
         return None if program.operator.has_kernel else "its operator has no kernel; take 'frank_wolfe' or 'bm'."
 
     def memory(self, program: Program) -> int:
         op = program.operator
         assert isinstance(program.gauge, ConeNuclear)
-        assert program.gauge.cones is not None
-        rows = program.gauge.cones.rows.shape[0]
+        assert program.gauge.region is not None
+        rows = program.gauge.region.rows.shape[0]
         return op.dtype.itemsize * (op.kernel_rows**2 + 2 * op.n_gates * (3 * rows + 20 * op.p)) + 2 * op.held_bytes
 
     def init(self, program: Program, start: Factors | None) -> ReluADMMState:
@@ -77,7 +77,7 @@ class ReluADMM(Method[ReluADMMState]):
 
 def _pairs(program: Program) -> Program:
     assert isinstance(program.gauge, ConeNuclear)
-    assert program.gauge.cones is not None
+    assert program.gauge.region is not None
     every = torch.arange(program.operator.n_gates)
-    cones = program.gauge.cones.restrict(torch.cat([every, every]))
+    cones = program.gauge.region.restrict(torch.cat([every, every]))
     return replace(program, operator=SignedOperator.both(program.operator), gauge=ConeNorm(cones))
