@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from provenet import deadline
-from provenet.certificates import Certificate, certify, duality_gap
+from provenet.certificates import Certificate, certify
 from provenet.gauges import ConeColumns, ConeNuclear, SignNorm
 from provenet.gauges.mixed import signs
 from provenet.operators import ByOutput, Lifted
@@ -22,11 +22,11 @@ from provenet.solvers.plan import METHODS, Stage, plan
 from provenet.solvers.solution import Solution
 from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size, right_threads
+from provenet.solvers.tidy import tidied
 from provenet.variable import Factors
 
 __all__ = ["METHODS", "solve"]
 
-_DUST = (1e-3, 1e-5, 1e-7)  # of the largest neuron
 _OUTSIDE = 32 * torch.finfo(torch.float64).eps
 _PROOF_SECONDS, _PROOF_SHARE = 1.0, 0.1  # of a time limit, the longer: what the certificate may take beyond it
 
@@ -83,7 +83,8 @@ def _proven(problem: Problem, done: Run, tol: float) -> Certificate:
     program = problem.program
     try:
         if done.status is Status.SOLVED:
-            done.factors = _tidied(program, done.factors, 0.9 * tol)
+            dual = max((record.dual for record in done.history), default=float("inf"))
+            done.factors = tidied(program, done.factors, max(dual, done.lower), 0.9 * tol)
         done.factors = _feasible(program, done.factors)
         return certify(problem, problem.network(done.factors), tol)
     except KeyboardInterrupt:
@@ -159,20 +160,6 @@ def _run_lifted(
     done, name = _run_stages(large, plan(large, method), limits, begin, tell)
     done.factors = operator.lowered(done.factors)
     return done, name
-
-
-def _tidied(program: Program, factors: Factors, tol: float) -> Factors:
-    """Without the neurons that the proof can do without: interior points leave a dust of tiny ones."""
-    size = factors.left.norm(dim=1) * factors.right.norm(dim=1)
-    for share in _DUST:
-        keep = size > share * size.max() if size.numel() else size > 0
-        if bool(keep.all()):
-            break
-        fewer = factors.select(keep)
-        prediction = program.operator.forward_factors(fewer)
-        if duality_gap(program, prediction, float(program.gauge.penalty(fewer))).relative <= tol:
-            return fewer
-    return factors
 
 
 def _feasible(program: Program, factors: Factors) -> Factors:
