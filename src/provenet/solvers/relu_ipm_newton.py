@@ -72,7 +72,7 @@ class Newton:
             better = self.roughly(left)
             last, size = size, float((left * better).sum())
             move = better + size / last * move
-        return du, size <= _ROUGH**2 * first
+        return du, 0 <= size <= _ROUGH**2 * first
 
     def roughly(self, rhs: Tensor) -> Tensor:
         """What the factorisation alone gives."""
