@@ -335,3 +335,17 @@ def test_samples_and_targets_may_come_one_after_the_other() -> None:
     assert pn.certify(problem, network, 1e-3).tol == 1e-3
     with pytest.raises(ValueError, match="Y: the problem has its own data"):
         pn.certify(problem, network, Y)
+
+
+def test_a_sharpened_certificate_says_whose_gradient_bounds_it() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((20, 2)), rng.standard_normal((20, 2))
+    net = pn.nn.MLP.from_weights(torch.from_numpy(rng.standard_normal((3, 2))), torch.ones(3, 2).double(), relu=True)
+    rough = pn.certify(net, (X, Y), loss="squared", beta=0.2)
+    sharp = pn.certify(net, (X, Y), loss="squared", beta=0.2, sharpen=5.0)
+    assert rough.dual < sharp.dual <= sharp.primal == rough.primal
+    assert (rough.dual_of, sharp.dual_of) == ("network", "solved network")
+    assert sharp.polar_max == rough.polar_max  # still said of the network itself
+    assert "by the solved network's gradient" in str(sharp)
+    assert "at the network itself" in str(sharp)
+    assert sharp.sharpened(rough) is sharp

@@ -18,11 +18,11 @@ from provenet import certificates, deadline
 from provenet.blocks.base import Block
 from provenet.blocks.foreign import read_module
 from provenet.blocks.improve import improved, objective
-from provenet.certificates import Certificate, Gap, certificate_from, gap_at, relu_point
+from provenet.certificates import Certificate, certificate_from, gap_at, relu_point
 from provenet.gates.arrangements import NotEnumerable, count_bound
 from provenet.gauges.mixed import WEIGHT_DECAY
 from provenet.nn import TwoLayer
-from provenet.polar.everywhere import Pull, Strongest, climb, strongest
+from provenet.polar.everywhere import Pull, climb, strongest
 from provenet.problem import Problem
 from provenet.solvers.solve import solve
 from provenet.variable import Factors
@@ -51,35 +51,28 @@ def certify_relu(
     if rows is None:
         return _among_its_own(network, back, pose, tol, sharpen)
     everyone = Everyone(some, rows)
-    _, p, q = some.program.operator.stack_shape
-    enumerable = _count(rows) <= (_MOST if p <= 3 or q == 1 else _MOST_BOUNDED)
-    try:
-        problem = pose("all") if enumerable else some
-    except NotEnumerable:  # some are too thin to be told from rounding
-        problem, enumerable = some, False
-    prediction, factors = relu_point(problem, network)
-    penalty = float(factors.penalty())
-    theta = some.program.loss.gradient(prediction)
-    if enumerable:
-        certificate = certificates.certify(problem, network, tol)
-    if not enumerable or certificate.bound != "exact":
-        found, gap = everyone.judge(prediction, penalty, theta, network.first.detach(), tol)
-        whole = everyone.certificate(gap, found.method, tol)
-        certificate = whole if not enumerable or whole.dual > certificate.dual else certificate
-    candidates = [everyone.escape(network, theta)]
+    every = _enumerated(pose, some, rows)
+    certificate = everyone.judged(network, every, tol)
+    candidates = [everyone.escape(network)]
     if sharpen > 0:
-        chosen = problem if enumerable else pose(_GATES)
-        best = solve(chosen, tol=min(tol, 1e-4) / 4, max_seconds=sharpen)
-        candidates.append(best.network())  # type: ignore[arg-type]
-        dual = max(best.certificate.dual, best.lower_bound)
-        if not enumerable:
-            other, _ = relu_point(some, best.network())
-            slope = some.program.loss.gradient(other)
-            with deadline.within(max(1.0, 0.1 * sharpen)):  # a bound holds whenever its search ends
-                _, gap = everyone.judge(prediction, penalty, slope, best.network().get_parameter("first").detach(), tol)
-            dual = gap.dual * some.value_scale
-        certificate = replace(certificate, dual=max(certificate.dual, dual))
+        best = solve(pose(_GATES) if every is None else every, tol=min(tol, 1e-4) / 4, max_seconds=sharpen)
+        solved: TwoLayer = best.network()  # type: ignore[assignment]
+        with deadline.within(max(1.0, 0.1 * sharpen)):  # a bound holds whenever its search ends
+            other = everyone.judged(solved, None, tol) if every is None else best.certificate
+        certificate = certificate.sharpened(other)
+        candidates.append(solved)
     return replace(certificate, better=_best(candidates, back, network, some))
+
+
+def _enumerated(pose: Callable[[Any], Problem], some: Problem, rows: Tensor) -> Problem | None:
+    """The problem with all arrangements; None where they are too many, or too thin to be told from rounding."""
+    _, p, q = some.program.operator.stack_shape
+    if _count(rows) > (_MOST if p <= 3 or q == 1 else _MOST_BOUNDED):
+        return None
+    try:
+        return pose("all")
+    except NotEnumerable:
+        return None
 
 
 def with_better(certificate: Certificate, problem: Problem, network: nn.Module) -> Certificate:
@@ -90,8 +83,7 @@ def with_better(certificate: Certificate, problem: Problem, network: nn.Module) 
     if rows is None or problem.penalty != WEIGHT_DECAY or not isinstance(network, TwoLayer):
         return certificate
     read = read_module(network, ())
-    prediction, _ = relu_point(problem, read.network)
-    escaped = Everyone(problem, rows).escape(read.network, problem.program.loss.gradient(prediction))
+    escaped = Everyone(problem, rows).escape(read.network)
     return replace(certificate, better=_best([escaped], read.back, read.network, problem))
 
 
@@ -106,24 +98,25 @@ class Everyone:
         """Θ (n, …, c), in the program's units, as weights of every row."""
         return Pull(self.rows, row_weights(self.problem, theta))
 
-    def judge(
-        self, prediction: Tensor, penalty: float, theta: Tensor, starts: Tensor, tol: float
-    ) -> tuple[Strongest, Gap]:
-        """The strongest pull of any u, and the gap of a point by the dual point Θ."""
-        program = self.problem.program
+    def judged(self, network: TwoLayer, every: Problem | None, tol: float) -> Certificate:
+        """The certificate by all arrangements, one after the other, and by all u at once where that proves more."""
+        certificate = None if every is None else certificates.certify(every, network, tol)
+        if certificate is not None and certificate.bound == "exact":
+            return certificate
+        problem, program = self.problem, self.problem.program
+        prediction, factors = relu_point(problem, network)
+        theta = program.loss.gradient(prediction)
         # near the optimum the bound must come down to β itself; elsewhere a digit more or less says nothing
-        found = strongest(self.pull(theta), starts, program.beta * (1 + 0.1 * tol), _TOLERANCE)
-        gap = gap_at(program, prediction, penalty, theta, found.upper, "deterministic")
-        return found, gap
+        found = strongest(self.pull(theta), network.first.detach(), program.beta * (1 + 0.1 * tol), _TOLERANCE)
+        gap = gap_at(program, prediction, float(factors.penalty()), theta, found.upper, "deterministic")
+        units, scope = (program.beta, problem.beta, problem.value_scale), "all_arrangements"
+        whole = certificate_from(gap, *units, scope, tol, method=found.method)
+        return whole if certificate is None or whole.dual > certificate.dual else certificate
 
-    def certificate(self, gap: Gap, method: str, tol: float) -> Certificate:
-        problem = self.problem
-        scope = "all_arrangements"
-        return certificate_from(gap, problem.program.beta, problem.beta, problem.value_scale, scope, tol, method=method)
-
-    def escape(self, network: TwoLayer, theta: Tensor) -> TwoLayer | None:
+    def escape(self, network: TwoLayer) -> TwoLayer | None:
         """The network improved by the strongest neuron that a climb finds; None where none pulls harder than β."""
-        problem, pull = self.problem, self.pull(theta)
+        problem = self.problem
+        pull = self.pull(problem.program.loss.gradient(relu_point(problem, network)[0]))
         if len(self.rows) * (len(network.first) + 1) > _IMPROVE_NUMBERS:
             return None
         p = self.rows.shape[1]
@@ -195,7 +188,7 @@ def _among_its_own(
     if not sharpen > 0:
         return certificate
     best = solve(problem, tol=min(tol, 1e-4) / 4, max_seconds=sharpen)
-    certificate = replace(certificate, dual=max(certificate.dual, best.certificate.dual))
+    certificate = certificate.sharpened(best.certificate)
     return replace(certificate, better=_best([best.network()], back, network, problem))  # type: ignore[list-item]
 
 

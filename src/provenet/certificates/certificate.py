@@ -16,6 +16,7 @@ from provenet.gauges.mixed import WEIGHT_DECAY, Penalty, in_words, written
 from provenet.problem import Problem, Program
 from provenet.variable import Factors
 
+_KINDS = ("exact", "deterministic", "probabilistic")  # of bounds, from the best on
 _BATCH_NUMBERS = 2**21  # of the hidden layer at a time
 
 
@@ -26,6 +27,7 @@ class Certificate:
     ``theorem_bound`` is BM Thm 3.4's (polar_max/β − 1)₊ and ``conditions`` its companions: reported, never relied on.
     ``method`` says over what ``polar_max`` was bounded: "gates", one after the other, for ReLU all arrangements if the
     scope says so; or all u at once.  ``penalty``: the norms (C, R) of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²) in the objective.
+    ``dual_of``: whose gradient the dual point is, the "network"'s own, or that of another one with a better bound.
     ``better``: a network with a lower objective, if one was found; see `improve`.
     """
 
@@ -39,6 +41,7 @@ class Certificate:
     conditions: dict[str, bool] = field(default_factory=dict)
     method: str = "gates"
     penalty: Penalty = WEIGHT_DECAY
+    dual_of: str = "network"
     better: nn.Module | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -61,6 +64,14 @@ class Certificate:
         """Whether the relative gap is at most ``tol``.  A gap that is not a number holds nothing."""
         return self.relative_gap <= tol
 
+    def sharpened(self, other: Certificate) -> Certificate:
+        """With the dual of another network's certificate on the same problem, where that is larger: it bounds this one
+        as well.  What is said of this network itself, ``polar_max``, stays."""
+        if not other.dual > self.dual:
+            return self
+        bound = max(self.bound, other.bound, key=_KINDS.index)
+        return replace(self, dual=other.dual, bound=bound, dual_of="solved network")
+
     def to_dict(self) -> dict[str, Any]:
         """All of it but ``better``, ready for JSON."""
         derived = ("gap", "relative_gap", "theorem_bound", "status")
@@ -77,16 +88,17 @@ class Certificate:
     def rows(self) -> list[tuple[str, str]]:
         """The certificate as a person reads it: names and values."""
         how = self.bound if self.method == "gates" else f"{self.bound}, by {self.method}"
+        own = self.dual_of == "network"
         other = [] if self.penalty == WEIGHT_DECAY else [("penalty of a neuron", in_words(self.penalty))]
         return [
             ("status", f"{self.status} (relative gap ≤ {self.tol:g} asked)"),
             ("scope", self.scope),
             *other,
             ("primal", f"{self.primal:.12g}"),
-            ("dual", f"{self.dual:.12g}"),
+            ("dual", f"{self.dual:.12g}" + ("" if own else f" (by the {self.dual_of}'s gradient)")),
             ("gap", f"{self.gap:.3e}"),
             ("relative gap", f"{self.relative_gap:.3e}"),
-            ("polar max / beta", f"{self.polar_max / self.beta:.12g} ({how})"),
+            ("polar max / beta", f"{self.polar_max / self.beta:.12g} ({how if own else 'at the network itself'})"),
             ("theorem bound", f"{self.theorem_bound:.3e}"),
         ]
 

@@ -240,8 +240,9 @@ def _fit_together(shapes: dict[str, tuple[int, ...]], groups: int) -> bool:
 
 
 def read_certificate(saved: dict[str, Any]) -> Certificate:
-    saved = {"method": "gates", "penalty": written(WEIGHT_DECAY)} | saved  # folders from before there were others
-    kinds: dict[str, type] = {"scope": str, "bound": str, "conditions": dict, "method": str}
+    # folders from before there were others
+    saved = {"method": "gates", "penalty": written(WEIGHT_DECAY), "dual_of": "network"} | saved
+    kinds: dict[str, type] = {"scope": str, "bound": str, "conditions": dict, "method": str, "dual_of": str}
     names = [f.name for f in fields(Certificate) if f.name not in ("better", "penalty")]
     values: dict[str, Any] = {name: take(saved, name, kinds.get(name, float)) for name in names}
     certificate = Certificate(**values, penalty=_penalty(saved))
