@@ -1,14 +1,17 @@
-"""An upper bound of cone-constrained PCA: the dual of its copositive relaxation (CP eq. 3, §4.2).
+"""An upper bound of cone-constrained PCA: the dual of its copositive relaxation (CP eq. 3, §4.2), pair by pair.
 
-For u with Ku ≥ 0 and any S ≥ 0, entry by entry, uᵀKᵀSKu ≥ 0.  So
+For u with Ku ≥ 0 and rows a, b of K, or non-negative sums of rows, uᵀ(abᵀ)u ≥ 0.  So for any S ≥ 0
 
-    max ‖Gᵀu‖²  ≤  λ_max(GGᵀ + KᵀSK)      over unit u in the cone,
+    max ‖Gᵀu‖²  ≤  λ_max(GGᵀ + Σ_m S_m sym(a_m b_mᵀ))      over unit u in the cone,
 
-whatever S ≥ 0 is and however it was found; any few rows of K do, and so do non-negative sums of them.  The best S on
-a few rows is a small semidefinite program, solved here by a barrier method for many gates at once.
+whatever the pairs and S are.  Few pairs matter, no more than a symmetric matrix has entries: those that the
+relaxation's own solution U violates, aᵀUb < 0, join round by round, and those that carry least leave.  The best S of a
+round is a small semidefinite program, solved by a barrier method for many gates at once, at first roughly.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,119 +20,146 @@ from provenet import deadline
 from provenet.cones.cones import Cones
 from provenet.cones.projection import project
 
-_ROWS = 5  # and p more, of each gate, take part at first and are kept from round to round
-_MOST_ROWS = 12
-_NEW_ROWS = 4  # that join them in each round
-_ROUNDS = 5
-_PAIRS = 2**24  # of rows (gates × rows × rows) looked at at a time
+_ROUNDS = 24
+_NEW = 2  # times p pairs join in each round
 _STEPS = 80
+_MOST_ROWS = 600  # looked at for violated pairs, of each gate
+_ENTRIES = 2**24  # of KUKᵀ at a time
 _SHRINK = 0.1  # of the barrier, each time Newton has caught up with it
 _CAUGHT_UP = 0.5  # Newton's decrement, squared
-_ACCURACY = 1e-11
+_FIRST, _LAST = 1e-2, 1e-8  # accuracy of rounds, of λ_max(GGᵀ)
+_FINER = 0.5  # from round to round; four times that where nothing is violated
+_VIOLATED = 1e-9
+
+
+class Pairs(NamedTuple):
+    """left, right (B, M, p): two rows each; zeros fill up.  weight (B, M): what their rounding is in proportion to."""
+
+    left: Tensor
+    right: Tensor
+    weight: Tensor
+
+    def select(self, gates: Tensor) -> Pairs:
+        return Pairs(*(part[gates] for part in self))
+
+    def total(self, S: Tensor) -> Tensor:
+        """Σ_m S_m sym(a_m b_mᵀ), (B, p, p) for S (B, M)."""
+        half = torch.bmm((self.left * S[:, :, None]).mT, self.right)
+        return 0.5 * (half + half.mT)
 
 
 def relaxed(cones: Cones, G: Tensor, u: Tensor, target: Tensor) -> Tensor:
-    """Upper bounds (B,) of max ‖G_kᵀu‖, for G (B, p, c), good points u (B, p) of the cones and bounds that suffice.
-
-    The rows that matter are those tight at a good point, and u itself where it is a non-negative sum of rows: at a
-    maximum, GGᵀu = λu − Σ_a μ_a k_a, and S = μ_a on the pairs (k_a, u) makes u an eigenvector of the sum.
-    """
+    """Upper bounds (B,) of max ‖G_kᵀu‖, for G (B, p, c), good points u (B, p) of the cones and bounds that suffice."""
     R = torch.bmm(G, G.mT)
     size = torch.linalg.matrix_norm(R, 2).clamp_min(1e-300)
     unit, goal = R / size[:, None, None], target.square() / size
     eps = torch.finfo(G.dtype).eps
     depth = 8 * (sum(G.shape[1:]) + cones.rows.shape[0] + 4) * eps  # of a sum of products of these lengths
     best = torch.linalg.eigvalsh(unit)[:, -1] + depth
-    rows, weight = _first_rows(cones, torch.bmm(unit, u[:, :, None]).squeeze(2), u)
-    open_ = torch.arange(len(G))
+    near, weight = _next_to(cones, u)
+    pairs = _first_pairs(cones, unit, u, near, weight)
+    accuracy = torch.full_like(best, _FIRST)
+    open_ = torch.nonzero(best > goal).flatten()
+    pairs = pairs.select(open_)
     for _ in range(_ROUNDS):
-        more = best[open_] > goal[open_]
-        open_, rows, weight = open_[more], rows[more], weight[more]
         if open_.numel() == 0 or deadline.over():
             break
-        value, S, U = _minimise(unit[open_], rows, goal[open_])
-        share = torch.einsum("bij,bi,bj->bi", S, weight, weight)
-        best[open_] = torch.minimum(best[open_], value + depth * (1 + share.sum(1)))
-        kept = torch.topk(share, min(_ROWS + rows.shape[2], _MOST_ROWS, share.shape[1]), dim=1).indices
-        rows = torch.gather(rows, 1, kept[:, :, None].expand(-1, -1, rows.shape[2]))
-        weight = torch.gather(weight, 1, kept)
-        rows = torch.cat([rows, _violated(cones.restrict(open_), U)], dim=1)
-        weight = torch.nn.functional.pad(weight, (0, rows.shape[1] - weight.shape[1]), value=1.0)
+        value, S, U = _minimise(unit[open_], pairs, goal[open_], accuracy[open_])
+        best[open_] = torch.minimum(best[open_], value + depth * (1 + (S * pairs.weight).sum(1)))
+        more, violated = _violated(cones.restrict(open_), U, near[open_], weight[open_])
+        going = (violated | (accuracy[open_] > _LAST)) & (best[open_] > goal[open_])
+        accuracy[open_] = accuracy[open_] * torch.where(violated, _FINER, _FINER**4)
+        open_, pairs = open_[going], _joined(pairs, S, more).select(going)
     return (best.clamp_min(0) * size).sqrt() * (1 + 4 * eps)
 
 
-def _first_rows(cones: Cones, pull: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-    """(B, m, p): a non-negative sum of rows next to u, the tight rows that hold u back, and those next to tight.
+def _next_to(cones: Cones, u: Tensor) -> tuple[Tensor, Tensor]:
+    """Kᵀλ, λ ≥ 0, the point (B, p) of the dual cone next to u, and what its rounding is in proportion to (B,)."""
+    found = project(cones.rows, cones.signs, -u, hurried=True)  # −u + Kᵀλ
+    return found.point + u, 1 + found.multipliers.sum(1)
 
-    Also their weights (B, m): the lengths of what each is a sum of, which its rounding is in proportion to.
+
+def _first_pairs(cones: Cones, R: Tensor, u: Tensor, near: Tensor, weight: Tensor) -> Pairs:
+    """The rows that hold u back, and those next to tight, each with the sum of rows next to u.
+
+    At a maximum GGᵀu = λu − Σ_a μ_a a, and S = μ_a on the pairs (a, u) makes u an eigenvector of the sum.
     """
-    # −u + Kᵀλ: so Kᵀλ is the point of the dual cone next to u
-    dual = project(cones.rows, cones.signs, -u, hurried=True)
-    sums = dual.point + u
     slack = (u @ cones.rows.T) * cones.signs
-    held = project(cones.rows, cones.signs, pull, hurried=True)
-    slack.scatter_add_(1, held.rows, -held.multipliers)  # rows that hold u back come first
+    held = project(cones.rows, cones.signs, torch.bmm(R, u[:, :, None]).squeeze(2), hurried=True)
+    slack.scatter_add_(1, held.rows, -held.multipliers)
     slack.masked_fill_(torch.linalg.vector_norm(cones.rows, dim=1) == 0, torch.inf)
-    few = min(_ROWS + u.shape[1] - 1, _MOST_ROWS, cones.rows.shape[0])
+    few = min(u.shape[1] + 4, cones.rows.shape[0])
     chosen = torch.topk(slack, few, dim=1, largest=False).indices
-    rows = cones.rows[chosen] * torch.gather(cones.signs, 1, chosen)[:, :, None]
-    weight = torch.ones(len(u), few + 1, dtype=u.dtype)
-    weight[:, 0] += dual.multipliers.sum(1)
-    return torch.cat([sums[:, None], rows], dim=1), weight
+    left = cones.rows[chosen] * torch.gather(cones.signs, 1, chosen)[:, :, None]
+    return Pairs(left, near[:, None].expand_as(left), weight[:, None].expand(-1, few))
 
 
-def _violated(cones: Cones, U: Tensor) -> Tensor:
-    """(B, m, p): the rows of the most negative entries of KUKᵀ, which the relaxation's primal U (B, p, p) violates."""
-    N = cones.rows.shape[0]
-    few = min(_NEW_ROWS, N)
-    if len(U) * N * N > _PAIRS and len(U) > 1:
-        size = max(1, _PAIRS // N**2)
-        return torch.cat([_violated(cones.restrict(gates), U[gates]) for gates in torch.arange(len(U)).split(size)])
-    entries = torch.einsum("ip,bpq,jq->bij", cones.rows, U, cones.rows)
-    entries = entries * cones.signs[:, :, None] * cones.signs[:, None, :]
-    row = torch.topk(entries.amin(2), few, dim=1, largest=False).indices
-    return cones.rows[row] * torch.gather(cones.signs, 1, row)[:, :, None]
+def _violated(cones: Cones, U: Tensor, near: Tensor, weight: Tensor) -> tuple[Pairs, Tensor]:
+    """The pairs of the most negative aᵀUb, about p a gate, for U (B, p, p); and whether there are any (B,)."""
+    B, p, _ = U.shape
+    N = min(cones.rows.shape[0], _MOST_ROWS) + 1
+    if B * N * N > _ENTRIES and B > 1:
+        parts = torch.arange(B).split(max(1, _ENTRIES // N**2))
+        found = [_violated(cones.restrict(some), U[some], near[some], weight[some]) for some in parts]
+        joined = Pairs(*(torch.cat(part) for part in zip(*(pairs for pairs, _ in found), strict=True)))
+        return joined, torch.cat([any_ for _, any_ in found])
+    rows = torch.cat([_extreme_rows(cones, U), near[:, None]], dim=1)
+    weights = torch.ones(B, rows.shape[1], dtype=U.dtype)
+    weights[:, -1] = weight
+    entries = torch.bmm(torch.bmm(rows, U), rows.mT).triu_(1).flatten(1)
+    value, place = torch.topk(entries, min(_NEW * p, entries.shape[1]), dim=1, largest=False)
+    a, b = place // rows.shape[1], place % rows.shape[1]
+    b_of = torch.arange(B)[:, None]
+    negative = value < -_VIOLATED
+    alive = negative[:, :, None]
+    return Pairs(rows[b_of, a] * alive, rows[b_of, b] * alive, weights[b_of, a] * weights[b_of, b]), negative.any(1)
 
 
-def _minimise(R: Tensor, rows: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """min λ_max(R + Σ_{a≤b} S_ab sym(k_a k_bᵀ)) over S ≥ 0, for R (B, p, p) of norm one, rows (B, m, p).
+def _extreme_rows(cones: Cones, U: Tensor) -> Tensor:
+    """Signed rows (B, m, p): all, or those furthest to either side of U's top eigenvector."""
+    if cones.rows.shape[0] <= _MOST_ROWS:
+        return cones.rows * cones.signs[:, :, None]
+    top = torch.linalg.eigh(U)[1][:, :, -1]
+    order = torch.argsort((top @ cones.rows.T) * cones.signs, dim=1)
+    chosen = torch.cat([order[:, : _MOST_ROWS // 2], order[:, -(_MOST_ROWS // 2) :]], dim=1)
+    return cones.rows[chosen] * torch.gather(cones.signs, 1, chosen)[:, :, None]
 
-    Newton on t/μ − logdet(tI − R − KᵀSK) − Σ log S_ab while μ falls.  Returns the value (B,), an upper bound at
-    any S, the S (B, m, m) there, and the relaxation's own U (B, p, p), of trace one.
+
+def _joined(pairs: Pairs, S: Tensor, more: Pairs) -> Pairs:
+    """The pairs that carry most, as many as a symmetric matrix has entries, and ``more``."""
+    p = pairs.left.shape[2]
+    kept = torch.topk(S * pairs.weight, min(p * (p + 1) // 2, S.shape[1]), dim=1).indices
+    sides = (torch.gather(side, 1, kept[:, :, None].expand(-1, -1, p)) for side in pairs[:2])
+    old = (*sides, torch.gather(pairs.weight, 1, kept))
+    return Pairs(*(torch.cat(both, dim=1) for both in zip(old, more, strict=True)))
+
+
+def _minimise(R: Tensor, pairs: Pairs, goal: Tensor, accuracy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """min λ_max(R + Σ S_m sym(a_m b_mᵀ)) over S ≥ 0, for R (B, p, p) of norm one, down to ``goal`` or so accurately.
+
+    Newton on t/μ − logdet(tI − R − …) − Σ log S_m while μ falls.  Returns the value (B,), an upper bound at any S, the
+    S (B, M) there, and the relaxation's own U (B, p, p), of trace one.
     """
     B, p = R.shape[:2]
-    a, b = torch.triu_indices(rows.shape[1], rows.shape[1])
-    S = R.new_full((B, a.numel()), 0.01)
+    M = pairs.left.shape[1]
+    S = R.new_full((B, M), 0.01)
     eye = torch.eye(p, dtype=R.dtype)
-
-    def square(S: Tensor) -> Tensor:
-        full = S.new_zeros(len(S), rows.shape[1], rows.shape[1])
-        full[:, a, b] = 0.5 * S
-        return full + full.mT
-
-    def total(which: Tensor, S: Tensor) -> Tensor:
-        K = rows[which]
-        return R[which] + torch.bmm(K.mT, torch.bmm(square(S), K))
-
     everyone = torch.arange(B)
-    values = torch.linalg.eigvalsh(total(everyone, S))[:, -1]
-    best, at = values.clone(), S.clone()
-    U = torch.zeros_like(R)
-    t = best + 1.0
+    best = torch.linalg.eigvalsh(R + pairs.total(S))[:, -1]
+    at, U, t = S.clone(), torch.zeros_like(R), best + 1.0
     mu, left = torch.ones(B, dtype=R.dtype), everyone
+    real = (pairs.left.abs().amax(2) > 0).to(R.dtype)  # what fills up has no barrier: it would run away
     for _ in range(_STEPS):
-        slack = t[left, None, None] * eye - total(left, S[left])
-        W = torch.linalg.inv(slack)
-        K = rows[left]
-        Q = torch.bmm(K, torch.bmm(W, K.mT))
-        Q2 = torch.bmm(torch.bmm(K, W), torch.bmm(K, W).mT)
-        by_t = 1 / mu[left] - W.diagonal(dim1=1, dim2=2).sum(1)
-        slope = torch.cat([by_t[:, None], Q[:, a, b] - 1 / S[left]], dim=1)
-        hessian = S.new_empty(len(left), a.numel() + 1, a.numel() + 1)
+        own = pairs.select(left)
+        W = torch.linalg.inv(t[left, None, None] * eye - R[left] - own.total(S[left]))
+        LW, RW = torch.bmm(own.left, W), torch.bmm(own.right, W)
+        cross = torch.bmm(LW, own.right.mT)
+        by_t, by_S = 1 / mu[left] - W.diagonal(dim1=1, dim2=2).sum(1), (LW * own.right).sum(2) - real[left] / S[left]
+        slope = torch.cat([by_t[:, None], by_S], dim=1)
+        hessian = S.new_empty(len(left), M + 1, M + 1)
         hessian[:, 0, 0] = W.square().sum(dim=(1, 2))
-        hessian[:, 0, 1:] = hessian[:, 1:, 0] = -Q2[:, a, b]
-        cross = Q[:, a[:, None], a] * Q[:, b[:, None], b] + Q[:, a[:, None], b] * Q[:, b[:, None], a]
-        hessian[:, 1:, 1:] = 0.5 * cross
+        hessian[:, 0, 1:] = hessian[:, 1:, 0] = -(LW * RW).sum(2)
+        hessian[:, 1:, 1:] = 0.5 * (torch.bmm(LW, own.left.mT) * torch.bmm(RW, own.right.mT) + cross * cross.mT)
         hessian.diagonal(dim1=1, dim2=2)[:, 1:].add_(S[left].square().reciprocal())
         scale = hessian.diagonal(dim1=1, dim2=2).sqrt()
         hessian = hessian / scale[:, :, None] / scale[:, None, :]
@@ -138,24 +168,29 @@ def _minimise(R: Tensor, rows: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, Te
         step = -torch.cholesky_solve((slope / scale)[:, :, None], factor).squeeze(2) / scale
         step = torch.where((failed == 0)[:, None], step, 0.0)
         decrement = -(step * slope).sum(1).clamp_max(0)
-        length = 1 / (1 + decrement.sqrt())  # always inside the domain (self-concordance)
-        length = torch.where(decrement < 0.05, 1.0, length)
-        longer = (0.9 / (-step[:, 1:] / S[left]).amax(1).clamp_min(1e-300)).clamp_max(1.0)
-        for trial in (longer, 0.5 * longer):  # boldly, where that stays inside
-            M = (t[left] + trial * step[:, 0])[:, None, None] * eye
-            M = M - total(left, S[left] + trial[:, None] * step[:, 1:])
-            fits = (torch.linalg.cholesky_ex(M).info == 0) & (trial > length)
-            length = torch.where(fits, trial, length)
+        length = _lengths(R[left], own, S[left], t[left], step, decrement)
         S[left] = (S[left] + length[:, None] * step[:, 1:]).clamp_min(1e-300)
         t[left] = t[left] + length * step[:, 0]
         U[left] = W / W.diagonal(dim1=1, dim2=2).sum(1)[:, None, None]
-        values = torch.linalg.eigvalsh(total(left, S[left]))[:, -1]
+        values = torch.linalg.eigvalsh(R[left] + own.total(S[left]))[:, -1]
         better = values < best[left]
         best[left] = torch.where(better, values, best[left])
         at[left] = torch.where(better[:, None], S[left], at[left])
         t[left] = torch.maximum(t[left], values + 1e-15)
         mu[left] = torch.where(decrement < _CAUGHT_UP, _SHRINK * mu[left], mu[left])
-        left = left[(best[left] > goal[left]) & (failed == 0) & (mu[left] * (a.numel() + p) > _ACCURACY)]
+        left = left[(best[left] > goal[left]) & (failed == 0) & (mu[left] * (M + p) > accuracy[left])]
         if left.numel() == 0 or deadline.over():
             break
-    return best, square(at), U
+    return best, at * real, U
+
+
+def _lengths(R: Tensor, pairs: Pairs, S: Tensor, t: Tensor, step: Tensor, decrement: Tensor) -> Tensor:
+    """How far a step may go (B,): as far as self-concordance allows, and boldly where that stays inside."""
+    length = torch.where(decrement < 0.05, 1.0, 1 / (1 + decrement.sqrt()))
+    longer = (0.9 / (-step[:, 1:] / S).amax(1).clamp_min(1e-300)).clamp_max(1.0)
+    eye = torch.eye(R.shape[1], dtype=R.dtype)
+    for trial in (longer, 0.5 * longer):
+        slack = (t + trial * step[:, 0])[:, None, None] * eye - R - pairs.total(S + trial[:, None] * step[:, 1:])
+        fits = (torch.linalg.cholesky_ex(slack).info == 0) & (trial > length)
+        length = torch.where(fits, trial, length)
+    return length
