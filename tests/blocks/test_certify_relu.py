@@ -181,6 +181,26 @@ def test_convolutional_networks(conv: Any, pool: Any, shape: tuple[int, ...], ce
     assert found.dual <= again.primal < found.primal
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("net", "shape"),
+    [
+        (nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2, bias=False)), (2,)),
+        (nn.Sequential(nn.Conv1d(1, 3, 2, bias=False), nn.ReLU(), nn.Flatten(), nn.Linear(6, 2, bias=False)), (1, 3)),
+    ],
+)
+def test_the_better_network_may_be_zero(net: nn.Module, shape: tuple[int, ...]) -> None:
+    """Where β is beyond β_max: a network that runs, and nothing random is drawn for it."""
+    draw = np.random.default_rng(0)
+    X, Y = draw.standard_normal((5, *shape)), draw.standard_normal((5, 2))
+    state = torch.get_rng_state()
+    better = pn.certify(net, (X, Y), loss="squared", beta=1e3, sharpen=5.0).improve()
+    assert torch.equal(torch.get_rng_state(), state)
+    assert better is not None
+    assert not bool(better(torch.tensor(X).float()).any())
+    assert pn.certify(better, (X, Y), loss="squared", beta=1e3).status == "certified"
+
+
 @pytest.mark.parametrize(("n", "d", "c"), [(40, 4, 2), (60, 9, 3), (60, 9, 1)])
 def test_bounds_over_all_u_hold(n: int, d: int, c: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the method, no pull found by chance is stronger, and the dual is below every primal."""

@@ -116,6 +116,33 @@ def test_files_that_are_no_such_network(run, plane, state, says):
     assert answer.out == ""
 
 
+@pytest.mark.parametrize(
+    ("outputs", "y", "loss", "says"),
+    [
+        (2, np.arange(12) % 3, "softmax", "2 output(s), data.npz 3 classes"),
+        (1, np.arange(12) % 3, "logistic", "1 output(s), data.npz 3 classes"),
+        (2, np.arange(12) % 2, "logistic", "2 output(s), data.npz 1 target(s)"),
+        (2, np.ones((12, 3)), "squared", "2 output(s), data.npz 3 target(s)"),
+    ],
+)
+@pytest.mark.parametrize("ours", [False, True])
+def test_other_outputs_than_targets_are_wrong_use(run, outputs, y, loss, says, ours):
+    np.savez("data.npz", X=np.random.default_rng(0).standard_normal((12, 2)), y=y)
+    names = ("first", "second") if ours else ("0.weight", "2.weight")
+    layers = torch.ones(4, 2), torch.ones(4, outputs)
+    save_file({names[0]: layers[0], names[1]: layers[1] if ours else layers[1].T.contiguous()}, "net.safetensors")
+    answer = run("certify", "net.safetensors", "data.npz", "--loss", loss, "--beta", 0.1)
+    assert answer.code == 2
+    assert says in " ".join(answer.err.replace("│", " ").split())
+
+
+def test_more_outputs_than_classes_are_judged(run):
+    np.savez("data.npz", X=np.random.default_rng(0).standard_normal((12, 2)), y=np.arange(12) % 2)
+    save_file({"0.weight": torch.ones(4, 2), "2.weight": torch.ones(3, 4)}, "net.safetensors")
+    answer = run("certify", "net.safetensors", "data.npz", "--loss", "softmax", "--beta", 0.1, "--json")
+    assert answer.json["certificate"]["primal"] > 0
+
+
 class _Evil:
     def __reduce__(self):
         return (open, ("evil.txt", "w"))
@@ -137,6 +164,8 @@ def test_wrong_use(run, plane, model, flowers):
         answer = run("certify", "net.safetensors", "plane.npz", *options)
         assert answer.code == 2
         assert "--loss, --beta" in answer.err
+    help_of_loss = " ".join(run("certify", "--help").out.replace("│", " ").split()).split("--loss ")[-1]
+    assert "default" not in help_of_loss.split("--beta")[0]
     for options in (["--beta", 1], ["--target", "kind"], ["--mean"], ["--improved", "x"], ["--set", "kernel=3"]):
         answer = run("certify", model, flowers, *options)
         assert answer.code == 2

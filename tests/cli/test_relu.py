@@ -58,6 +58,10 @@ def test_wrong_use_is_told(table: Path) -> None:
         assert run("fit", table, "-t", "y", "--gates", gates).exit_code == 2
     refused = run("fit", table, "-t", "y", "--gates", "all")
     assert refused.exit_code == 2
+    for solver, options in (("cutting_plane", ()), ("apg", ("--activation", "relu"))):
+        refused = run("fit", table, "-t", "y", "--solver", solver, *options)
+        assert refused.exit_code == 2
+        assert f"'{solver}' cannot take this problem" in refused.output
 
 
 def test_a_folder_that_claims_a_wider_scope_is_refused(table: Path, tmp_path: Path) -> None:

@@ -72,6 +72,12 @@ def test_bad_gates(X: np.ndarray, Y: np.ndarray, gates: Any) -> None:
         pn.formulate("mlp", X, Y, gates=gates)
 
 
+def test_a_word_for_gates_is_told_the_one_there_is(X: np.ndarray, Y: np.ndarray) -> None:
+    for activation in ("relu", "gated_relu"):
+        with pytest.raises(ValueError, match=r"^gates: 'every' is unknown; .*'all'"):
+            pn.formulate("mlp", X, Y, activation, gates="every")
+
+
 def test_one_gate(fit: Fit, X: np.ndarray, Y: np.ndarray) -> None:
     assert fit(X, Y, gates=1).status is pn.Status.SOLVED
     assert fit(X, Y, gates=np.int64(1)).problem.gate_vectors.shape == (1, 3)

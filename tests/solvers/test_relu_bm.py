@@ -190,6 +190,7 @@ def test_a_gated_solution_as_a_relu_network(block: Any, shape: tuple[int, ...], 
         assert_feasible(one)
         assert one.certificate.primal >= solution.certificate.dual * (1 - 1e-9)  # the gated program has no cones
         assert one.certificate.dual <= one.certificate.primal
+        assert one.lower_bound == one.certificate.dual
 
 
 def test_a_decomposition_is_of_one_problem() -> None:

@@ -74,6 +74,21 @@ def _double(tensor: Tensor) -> Tensor:
     return tensor.detach().to(device="cpu", dtype=torch.float64)
 
 
+def _like(layer: Any, weight: Tensor, bias: Tensor | None = None, **sizes: int) -> Any:
+    """A layer of the same kind with these weights, and the sizes they change; nothing random is drawn on the way."""
+    other = copy.deepcopy(layer)
+    vars(other).update(sizes)
+    other.weight = nn.Parameter(weight.to(layer.weight.dtype, copy=True).contiguous())
+    other.bias = None if bias is None else nn.Parameter(bias.to(layer.weight.dtype, copy=True))
+    return other
+
+
+def _neurons(network: TwoLayer) -> tuple[Tensor, Tensor]:
+    """Both layers, (N, p) and (N, q); a neuron of zeros where there is none, as torch has no convolution without any."""
+    left, right = network.first.detach(), network.second.detach()
+    return (left, right) if len(left) else (left.new_zeros(1, left.shape[1]), right.new_zeros(1, right.shape[1]))
+
+
 def _read_mlp(layers: list[Any], flatten: bool) -> Reading:
     first, last = layers[flatten], layers[-1]
     _refuse_bias(
@@ -86,15 +101,10 @@ def _read_mlp(layers: list[Any], flatten: bool) -> Reading:
     network = MLP.from_weights(weights, _double(last.weight).T, relu=True, fit_intercept=has_bias)
 
     def back(other: TwoLayer) -> nn.Module:
-        left, right = other.first.detach(), other.second.detach()
+        left, right = _neurons(other)
         d = first.in_features
-        one = nn.Linear(d, len(left), bias=has_bias, dtype=first.weight.dtype)
-        two = nn.Linear(len(left), last.out_features, bias=False, dtype=last.weight.dtype)
-        with torch.no_grad():
-            one.weight.copy_(left[:, :d])
-            two.weight.copy_(right.T)
-            if has_bias:
-                one.bias.copy_(left[:, d])
+        one = _like(first, left[:, :d], left[:, d] if has_bias else None, out_features=len(left))
+        two = _like(last, right.T, in_features=len(left))
         return nn.Sequential(*([nn.Flatten()] if flatten else []), one, nn.ReLU(), two)
 
     return Reading(network, back, flatten)
@@ -124,15 +134,10 @@ def _read_cnn(layers: list[Any], pooled: bool, sample: tuple[int, ...]) -> Readi
     network = CNN.from_weights(_double(conv.weight).flatten(1), second, relu=True, pool=pool, **walk)
 
     def back(other: TwoLayer) -> nn.Module:
-        left, right = other.first.detach(), other.second.detach()
-        N, dtype = len(left), conv.weight.dtype
-        one = type(conv)(
-            conv.in_channels, N, conv.kernel_size, conv.stride, conv.padding, conv.dilation, bias=False, dtype=dtype
-        )
-        two = nn.Linear(N * cells, c, bias=False, dtype=last.weight.dtype)
-        with torch.no_grad():
-            one.weight.copy_(left.view_as(one.weight))
-            two.weight.copy_(right.view(N, c, cells).transpose(0, 1).reshape(c, N * cells))
+        left, right = _neurons(other)
+        N = len(left)
+        one = _like(conv, left.view(N, *conv.weight.shape[1:]), out_channels=N)
+        two = _like(last, right.view(N, c, cells).transpose(0, 1).reshape(c, N * cells), in_features=N * cells)
         between = copy.deepcopy(layers[2:-1])
         return nn.Sequential(one, nn.ReLU(), *between, two)
 

@@ -90,6 +90,8 @@ def formulate(
     if activation not in ACTIVATIONS:
         raise ValueError(f"activation: {activation!r} is unknown; choose one of {', '.join(map(repr, ACTIVATIONS))}.")
     complete = isinstance(gates, str) and gates == "all"
+    if isinstance(gates, str) and not complete:
+        raise ValueError(f"gates: {gates!r} is unknown; give a number, gate vectors, or for 'relu' 'all'.")
     if complete and activation != "relu":
         raise ValueError(f"gates: 'all' enumerates the arrangements of ReLU, not those of {activation!r}.")
     penalty = checked_penalty(penalty, block, activation)

@@ -13,6 +13,7 @@ from provenet import __version__
 from provenet.cli import certify, demo, export, fit, path, predict
 from provenet.cli.console import FAILED, WRONG_USE, complain
 from provenet.data.table import ColumnError
+from provenet.solvers.plan import Refused
 
 
 class _Commands(TyperGroup):
@@ -26,7 +27,7 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt as stop:  # before there was a network to keep: a single fit returns its best so far
             complain(f"interrupted, and nothing was saved. {stop}".rstrip())
             raise typer.Exit(FAILED) from None
-        except ColumnError as error:
+        except (ColumnError, Refused) as error:
             complain(str(error))
             raise typer.Exit(WRONG_USE) from None
         except (ValueError, OSError, MemoryError, ImportError) as error:  # ImportError: an extra is not installed

@@ -17,6 +17,7 @@ from provenet.cli.foreign import Training, certify_file, write_better
 from provenet.cli.models import load_for, source_of
 from provenet.data.loading import load_dataset
 from provenet.io import SavedModel, load_model, problem_of
+from provenet.losses import LOSSES
 from provenet.problem import Problem
 from provenet.verify import Verdict, verify
 
@@ -41,7 +42,10 @@ def certify(
     feature: o.Features = [],  # noqa: B006
     drop: o.Drop = [],  # noqa: B006
     weight: o.Weight = None,
-    loss: o.LossOption = None,
+    loss: Annotated[
+        str | None,
+        typer.Option(callback=o.known_loss, help=f"Of a state dict: the loss it was trained with: {', '.join(LOSSES)}."),
+    ] = None,
     beta: Annotated[
         float | None, typer.Option(callback=o.positive, help="Of a state dict: the weight decay it was trained with.")
     ] = None,

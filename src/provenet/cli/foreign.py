@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import typer
 from numpy.typing import NDArray
+from torch import nn
 
 from provenet.blocks import Block
 from provenet.blocks import certify as certify_module
@@ -43,6 +45,7 @@ def certify_file(
     state = read_state(path)
     sample = tuple(data.X.shape[1:])
     network = network_of(path, state, block, training.activation, training.readout, sample)
+    _check_outputs(path, _outputs(network, block, sample), file, y, training)
     arrays = (data.X, y) if data.mask is None else (data.X, y, data.mask)
     return certify_module(
         network,
@@ -63,6 +66,29 @@ def write_better(path: Path, certificate: Certificate, out: Path, sample: tuple[
     if better is not None:
         write_state(out, named_as(read_state(path), sample, better))
     return better is not None
+
+
+def _outputs(network: nn.Module, block: Block, sample: tuple[int, ...]) -> int:
+    """How many numbers the network says of a sample, or of a token."""
+    if isinstance(network, nn.Sequential):
+        return int(network[-1].out_features)
+    _, each = block.weights(torch.zeros(1, *sample), block.groups)  # second-layer weights of an output a group
+    return block.groups * network.get_parameter("second").shape[1] // each
+
+
+def _check_outputs(path: Path, outputs: int, file: Path, y: NDArray[Any], training: Training) -> None:
+    """More classes than the outputs can tell apart, or other targets than outputs, are wrong use."""
+    single = y.ndim == (2 if training.readout == "tokens" else 1)
+    labels = single and y.dtype.kind in "biu" and training.loss in _CLASSES
+    targets = 1 if single else y.shape[-1]
+    classes = int(y.max()) + 1 if labels else 0
+    if classes > max(outputs, 2 if training.loss == "logistic" else 1):
+        found = f"{classes} classes, counted from 0"
+    elif targets != outputs and not (labels and training.loss == "softmax"):
+        found = f"{targets} target(s)"
+    else:
+        return
+    raise typer.BadParameter(f"{path} has {outputs} output(s), {file} {found}.", param_hint="--target")
 
 
 def _labels(path: Path, y: NDArray[Any]) -> NDArray[Any]:

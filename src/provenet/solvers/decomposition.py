@@ -47,7 +47,7 @@ def to_relu(solution: Solution, problem: Problem, tol: float = 1e-4, correct: bo
     certificate = certify(problem, problem.network(factors), tol)
     status = Status.SOLVED if certificate.holds(tol) else Status.STALLED
     seconds = time.perf_counter() - began
-    return Solution(problem, "decomposition", status, factors, certificate, 0, seconds)
+    return Solution(problem, "decomposition", status, factors, certificate, 0, seconds, lower_bound=certificate.dual)
 
 
 def decompose(region: Region, factors: Factors) -> Factors:

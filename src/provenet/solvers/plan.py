@@ -47,6 +47,10 @@ _DENSE_WORK = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
 _KERNEL_ROWS = 20_000
 
 
+class Refused(ValueError):
+    """The method asked for cannot take the problem."""
+
+
 @dataclass(frozen=True)
 class Stage:
     """A method and how many steps it gets before the next one takes over; None: its own limit."""
@@ -75,7 +79,7 @@ def plan(program: Program, method: str | Method[Any]) -> list[Stage]:
 def _able(method: Method[Any], program: Program) -> Method[Any]:
     reason = method.refuses(program)
     if reason is not None:
-        raise ValueError(f"method: '{method.name}' cannot take this problem: {reason}")
+        raise Refused(f"method: '{method.name}' cannot take this problem: {reason}")
     memory.check_fits(
         method.memory(program),
         f"method: '{method.name}'",
