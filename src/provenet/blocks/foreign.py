@@ -84,7 +84,7 @@ def _like(layer: Any, weight: Tensor, bias: Tensor | None = None, **sizes: int) 
 
 
 def _neurons(network: TwoLayer) -> tuple[Tensor, Tensor]:
-    """Both layers, (N, p) and (N, q); a neuron of zeros where there is none, as torch has no convolution without any."""
+    """Both layers, (N, p) and (N, q); one of zeros where there is none, as torch has no convolution without any."""
     left, right = network.first.detach(), network.second.detach()
     return (left, right) if len(left) else (left.new_zeros(1, left.shape[1]), right.new_zeros(1, right.shape[1]))
 

@@ -44,7 +44,7 @@ def certify(
     weight: o.Weight = None,
     loss: Annotated[
         str | None,
-        typer.Option(callback=o.known_loss, help=f"Of a state dict: the loss it was trained with: {', '.join(LOSSES)}."),
+        typer.Option(callback=o.known_loss, help=f"Of a state dict: what it was trained with: {', '.join(LOSSES)}."),
     ] = None,
     beta: Annotated[
         float | None, typer.Option(callback=o.positive, help="Of a state dict: the weight decay it was trained with.")

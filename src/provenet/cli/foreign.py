@@ -68,12 +68,12 @@ def write_better(path: Path, certificate: Certificate, out: Path, sample: tuple[
     return better is not None
 
 
-def _outputs(network: nn.Module, block: Block, sample: tuple[int, ...]) -> int:
+def _outputs(network: Any, block: Block, sample: tuple[int, ...]) -> int:
     """How many numbers the network says of a sample, or of a token."""
     if isinstance(network, nn.Sequential):
-        return int(network[-1].out_features)
+        return int(network[-1].out_features)  # type: ignore[arg-type]
     _, each = block.weights(torch.zeros(1, *sample), block.groups)  # second-layer weights of an output a group
-    return block.groups * network.get_parameter("second").shape[1] // each
+    return block.groups * network.second.shape[1] // each
 
 
 def _check_outputs(path: Path, outputs: int, file: Path, y: NDArray[Any], training: Training) -> None:
