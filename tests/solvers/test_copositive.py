@@ -120,7 +120,7 @@ def test_beyond_the_plane_it_is_the_relaxation_and_bounds_the_optimum(seed: int)
     relaxed = relaxation_by_cvxpy(problem)
     solution = pn.solve(problem, Copositive(), tol=1e-7)
     optimum = pn.solve(problem, "frank_wolfe", tol=1e-5).certificate
-    assert solution.lower_bound == pytest.approx(relaxed, rel=1e-4) or solution.lower_bound > relaxed
+    assert solution.lower_bound >= relaxed * (1 - 1e-6)
     assert solution.lower_bound <= optimum.primal
     assert relaxed <= optimum.primal * (1 + 1e-6)
 

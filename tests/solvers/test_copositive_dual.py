@@ -38,7 +38,7 @@ def cones_of(problem: Problem) -> Cones:
 @pytest.mark.parametrize("loss", LOSSES)
 def test_between_the_relaxation_and_the_optimum(loss: str) -> None:
     rng = np.random.default_rng(0)
-    problem = posed("mlp", rng.standard_normal((30, 4)), targets(rng, 30, 3, loss), loss=loss)
+    problem = posed("mlp", rng.standard_normal((20, 4)), targets(rng, 20, 3, loss), loss=loss, gates=12)
     bound = pn.solve(problem, CopositiveDual(accuracy=1e-4))
     optimum = pn.solve(problem, "bm", tol=1e-4, max_seconds=2).certificate
     assert bound.lower_bound <= min(optimum.primal, bound.certificate.primal)
@@ -53,14 +53,16 @@ def test_the_same_bound_as_the_dense_interior_point() -> None:
     problem = posed("mlp", rng.standard_normal((8, 3)), rng.standard_normal((8, 2)), gates="all")
     dense = pn.solve(problem, Copositive(), tol=1e-9).lower_bound
     few = pn.solve(problem, CopositiveDual(accuracy=1e-5)).lower_bound
-    assert few == pytest.approx(dense, rel=1e-4)
+    assert few == pytest.approx(dense, rel=1e-5)
 
 
 @pytest.mark.parametrize("block", ["cnn", "poolformer", "fnet", "tokens"])
 def test_other_blocks(block: str) -> None:
     rng = np.random.default_rng(2)
     if block == "cnn":
-        problem = posed(pn.CNN(kernel=2, pool=2), rng.standard_normal((12, 1, 5, 5)), rng.standard_normal((12, 2)))
+        problem = posed(
+            pn.CNN(kernel=2, pool=2), rng.standard_normal((12, 1, 5, 5)), rng.standard_normal((12, 2)), gates=8
+        )
     elif block == "tokens":
         X, Y = rng.standard_normal((12, 4, 3)), rng.standard_normal((12, 4, 2))
         problem = posed("poolformer", X, Y, readout="tokens", gates=10)
@@ -112,7 +114,7 @@ def test_any_multipliers_prove_a_bound(seed: int) -> None:
     primal = pn.solve(problem, "frank_wolfe", tol=1e-4).certificate.primal / problem.value_scale
     method = CopositiveDual()
     state: DualState = method.init(problem.program, None)
-    for _ in range(8):
+    for _ in range(6):
         state = method.step(problem.program, state)
         s = state.cuts.s * torch.from_numpy(rng.uniform(0, 3, state.cuts.s.shape))
         theta = state.theta * (1 + 0.1 * torch.from_numpy(rng.standard_normal(state.theta.shape)))

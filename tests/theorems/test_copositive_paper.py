@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet.cones.relaxation import relaxed
 from provenet.gates.arrangements import arrangements
 from provenet.gauges import ConeNuclear
 from provenet.problem import Problem, Program
@@ -31,6 +32,7 @@ def relaxation(program: Program, steps: int = 40) -> tuple[float, float]:
         assert state.at is not None
         best = max(best, relaxed_bound(program, state.fit, state.walls, state.at))
     assert state.at is not None
+    best = max(best, relaxed_bound(program, state.fit, state.walls, state.at, thoroughly=True))
     scaling = state.at.centre.scaling
     trace = float((scaling.G * scaling.lam.sqrt()[:, None, :]).square().sum())
     return 0.5 * float((state.fit.target * state.at.centre.W).sum()) + 0.5 * program.beta**2 * trace, best
@@ -164,13 +166,20 @@ def test_the_relaxation_is_not_tight_for_five_facets_in_space() -> None:
     problem = pn.formulate("mlp", X, Y, activation="relu", gates=open_gate, beta=1.0)
     assert bool(problem.patterns.all())
     assert problem.beta_max**2 - shift == pytest.approx(1.3086, abs=1e-4)
+    gauge = problem.program.gauge
+    assert isinstance(gauge, ConeNuclear)
+    assert gauge.cones is not None
+    slope = problem.program.operator.adjoint(problem.program.loss.target)
+    unit = problem.beta_max / problem.program.beta_max
+    bound = float(relaxed(gauge.cones, slope, gauge.cones.inside, torch.zeros(1, dtype=slope.dtype))) * unit
+    assert bound**2 - shift == pytest.approx(2.0, abs=1e-3)  # the relaxation's own maximum
     problem = problem.with_beta(0.95 * problem.beta_max)
     program = problem.program
     assert not is_tight(program)
     value, bound = relaxation(program)
     optimum = pn.solve(problem, "frank_wolfe", tol=1e-7).certificate
     assert bound <= value * (1 + 1e-9)
-    assert bound == pytest.approx(value, rel=1e-4)
+    assert bound == pytest.approx(value, rel=1e-7)
     assert value * problem.value_scale < 0.99 * optimum.dual  # below p*, by more than any tolerance
     solution = pn.solve(problem, "copositive", tol=1e-6)  # its certificate knows cones in space exactly
     assert solution.certificate.relative_gap <= 1e-6

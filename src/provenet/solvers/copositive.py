@@ -34,6 +34,7 @@ from provenet.variable import Factors
 
 _SHARE = 0.7  # the largest ‖A_kᵀu‖ of a cold start, over the middle of the cones, as a share of β
 _REFINEMENTS = 3
+_SOLVED = 1e-10  # of the targets' square: the complementarity at which the relaxation counts as solved
 _DUST = 1e-5  # of the largest: interior points leave a dust of neurons this small
 
 
@@ -97,7 +98,11 @@ class Copositive(Method[CopositiveState]):
             at = advance(state.fit, state.walls, state.at, program.beta)
         except LinAlgError:  # rounding has the upper hand
             return replace(state, given=None, stuck=True)
-        return replace(state, at=at, given=None)
+        # beyond the plane the relaxation is all there is to solve, and its neurons never close the gap
+        solved = program.operator.p > 2 and at.complementarity * at.push.numel() < _SOLVED * float(
+            state.fit.target.square().sum()
+        )
+        return replace(state, at=at, given=None, stuck=solved)
 
     def finished(self, state: CopositiveState) -> bool:
         return state.at is None or state.stuck
@@ -109,7 +114,7 @@ class Copositive(Method[CopositiveState]):
         else:
             assert state.at is not None
             factors = _settled(program, state, state.at)
-            lower = relaxed_bound(program, state.fit, state.walls, state.at)
+            lower = relaxed_bound(program, state.fit, state.walls, state.at, thoroughly=state.stuck)
         return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors, lower)
 
 
@@ -161,10 +166,10 @@ def _cold(program: Program, fit: Fit, walls: Walls, middle: Tensor) -> Between:
     return Between(centre_at(fit, Scaling.between(t * middle, R)), slack, push)
 
 
-def relaxed_bound(program: Program, fit: Fit, walls: Walls, at: Between) -> float:
-    """A lower bound of p* from W and the multipliers, whatever their accuracy."""
+def relaxed_bound(program: Program, fit: Fit, walls: Walls, at: Between, thoroughly: bool = False) -> float:
+    """A lower bound of p* from W and the multipliers, whatever their accuracy; ``thoroughly``: see `proven`."""
     theta = fit.gradient(at.centre.W, program.loss.target)
-    return proven(program, theta, walls.combined(at.push), at.push.sum(1), walls.a.shape[1])
+    return proven(program, theta, walls.combined(at.push), at.push.sum(1), walls.a.shape[1], thoroughly)
 
 
 def _settled(program: Program, state: CopositiveState, at: Between) -> Factors:

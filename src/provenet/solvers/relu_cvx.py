@@ -45,8 +45,8 @@ def refuses_cones(program: Program) -> str | None:
     if program.operator.q > 1 and not _written(program.gauge.cones):
         return (
             f"with {program.operator.q} outputs the cone-nuclear norm is written exactly in the plane, and where "
-            f"no cone has more than four rows that are not redundant; the data have rank {program.operator.p}, and some "
-            "cone has more. Method 'copositive' gives the lower bound that this program would be."
+            f"no cone has more than four rows that are not redundant; the data have rank {program.operator.p}, and "
+            "some cone has more. Method 'copositive' gives the lower bound that this program would be."
         )
     return None
 

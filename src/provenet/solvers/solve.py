@@ -17,6 +17,7 @@ from provenet.gauges import ConeColumns, ConeNuclear, SignNorm
 from provenet.gauges.mixed import signs
 from provenet.operators import ByOutput, Lifted
 from provenet.problem import Problem, Program
+from provenet.solvers.closed_form import ClosedForm
 from provenet.solvers.loop import Callback, Limits, Method, Record, Run, run
 from provenet.solvers.plan import METHODS, Stage, plan
 from provenet.solvers.solution import Solution
@@ -115,6 +116,8 @@ def _run_reduced(
     program: Program, method: str | Method[Any], limits: Limits, start: Factors | None, tell: Callback | None
 ) -> tuple[Run, str]:
     """In fewer dimensions where the data have fewer (CP A.2); the factors come back in all of them."""
+    if method == "auto" and ClosedForm().refuses(program) is None:
+        method = ClosedForm.name  # what "auto" would choose, without a decomposition of X
     chosen = METHODS.get(method) if isinstance(method, str) else method
     reduced = program.operator.reduced() if chosen is None or chosen.reduces else None
     gauge = None if reduced is None else program.gauge.within(reduced[1])
