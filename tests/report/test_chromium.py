@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,6 +51,27 @@ def test_a_narrow_window_has_no_sideways_overflow(page: Path, screenshot: Screen
     assert "CONSOLE" not in log, log
     margin = pixels[:, -8:]
     assert np.ptp(margin.reshape(-1, 3), axis=0).max() == 0
+
+
+def test_a_table_that_goes_on_beyond_its_box_has_a_shadow_there(
+    page: Path, tmp_path: Path, screenshot: Screenshot
+) -> None:
+    style = re.search(r"<style>.*?</style>", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert style is not None
+
+    def edges(width: int) -> tuple[float, float]:
+        """How dark the left and the right edge of a box of 300 pixels are, around something of this width."""
+        alone = tmp_path / f"{width}.html"
+        inner = f"<div style='width: {width}px; height: 200px'></div>"
+        box = f"<div class='scroll' style='width: 300px'>{inner}</div>"
+        alone.write_text(f"<!DOCTYPE html>{style[0]}<body style='margin: 0; padding: 0; background: #fff'>{box}")
+        pixels, _ = screenshot(alone, width=500, height=300)
+        return tuple(float(1 - pixels[50:150, x].mean()) for x in (0, 299))
+
+    assert edges(300) == pytest.approx((0, 0), abs=0.01)
+    left, right = edges(600)
+    assert left == pytest.approx(0, abs=0.01)
+    assert right > 0.1
 
 
 def test_a_console_error_would_be_seen(tmp_path: Path, screenshot: Screenshot) -> None:

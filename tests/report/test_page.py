@@ -12,12 +12,16 @@ from pathlib import Path
 import matplotlib.image
 import numpy as np
 import pytest
+import torch
 
 import provenet as pn
 from provenet.report import figures, render_report, report, write_report
 from provenet.report.anatomy import dissect
 from provenet.report.fit import evaluate
+from provenet.report.maps import _borders
+from provenet.report.numerals import count
 from provenet.solvers import Solution, Status
+from provenet.variable import Factors
 
 
 class Outline(HTMLParser):
@@ -176,6 +180,39 @@ def test_the_anatomy_is_the_networks(regressed: Solution) -> None:
     assert anatomy.n_neurons == network.first.shape[0]
     assert anatomy.pull.max() == pytest.approx(regressed.certificate.polar_max / regressed.problem.beta, rel=1e-6)
     assert sum(rank * times for rank, times in anatomy.ranks.items()) == anatomy.n_neurons
+
+
+def test_relu_neurons_are_counted_not_mixed(tmp_path: Path) -> None:
+    """More neurons behind a gate than its rank: in cones they cannot be mixed into fewer."""
+    draw = np.random.default_rng(0)
+    X, Y = draw.normal(size=(20, 2)), draw.normal(size=(20, 2))
+    solution = pn.solve(pn.formulate("mlp", X, Y, "relu", gates="all", beta=0.1), tol=1e-6)
+    dust = Factors(*(part[:1] * 1e-5 for part in (solution.factors.left, solution.factors.right)), torch.tensor([0]))
+    many = replace(solution, factors=Factors.join(*[solution.factors.scaled(0.5)] * 4, dust))
+    before, anatomy = dissect(solution), dissect(many)
+    assert before.n_neurons + before.negligible == solution.factors.n_neurons
+    assert (anatomy.n_neurons, anatomy.negligible) == (4 * before.n_neurons, 4 * before.negligible + 1)
+    assert max(anatomy.ranks) >= 4
+    network = solution.network().requires_grad_(False)
+    assert anatomy.sizes.sum() == pytest.approx(float(network.penalty()), rel=1e-4)
+    page = write_report(tmp_path / "report.html", solution=many).read_text(encoding="utf-8")
+    assert f"<dd>{many.factors.n_neurons}<small>" in page  # the number that the command line tells
+    for words in ("Active gates and their neurons", f"{count(anatomy.negligible, 'value')} under a millionth"):
+        assert words in page
+    for words in ("their ranks", "of rank"):
+        assert words not in page
+
+
+def test_a_relu_network_opens_where_its_neurons_do() -> None:
+    draw = np.random.default_rng(0)
+    X, y = draw.normal(size=(15, 2)), draw.normal(size=15)
+    solution = pn.solve(pn.formulate(pn.MLP(fit_intercept=True), X, y, "relu", gates="all", beta=0.5), tol=1e-6)
+    lines = _borders(solution, dissect(solution))
+    network = solution.network().requires_grad_(False)
+    assert len(lines) == len(network.first)
+    place = torch.linalg.vector_norm(network.first, dim=1) * torch.linalg.vector_norm(network.second, dim=1)
+    for line, u in zip(lines, network.first[place.argsort(descending=True)].numpy(), strict=True):
+        np.testing.assert_allclose(line / np.linalg.norm(line), u / np.linalg.norm(u), rtol=1e-9)
 
 
 def test_pulls_that_are_bounds_are_said_to_be() -> None:

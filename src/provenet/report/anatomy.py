@@ -22,18 +22,20 @@ _NOTHING = 1e-6  # sizes below this share of the largest are rounding, not neuro
 
 @dataclass(frozen=True)
 class Anatomy:
-    """spectrum: gate → singular values of Z_k, falling, in the data's units.  pull: γ_k°(A_k*Θ)/β of each gate (P,),
-    or, where ``at_most``, upper bounds of it, good where they are largest.
+    """spectrum: gate → what its neurons cost, falling, in the data's units: singular values of Z_k where they ``mix``,
+    else the products ‖u_j‖_C‖v_j‖_R.  pull: γ_k°(A_k*Θ)/β of each gate (P,), or, where ``at_most``, upper bounds of it,
+    good where they are largest.
 
-    negligible: how many sizes were too small to count.  noun: what a neuron is called.  decay: the penalty is weight
-    decay; with other norms ``spectrum`` has the products ‖u_j‖_C‖v_j‖_R, what neurons cost.
+    negligible: how many sizes were too small to count.  noun: what a neuron is called.  gauge: the name of what the
+    sizes of a gate add up to.
     """
 
     spectrum: dict[int, np.ndarray]
     pull: np.ndarray
     negligible: int
     noun: str = "neuron"
-    decay: bool = True
+    mix: bool = True
+    gauge: str = "nuclear norm"
     at_most: bool = False
 
     @cached_property
@@ -56,7 +58,7 @@ class Anatomy:
 
     @property
     def n_neurons(self) -> int:
-        """Neurons needed: for weight decay the sum of the ranks."""
+        """Neurons needed: the sum of the ranks, where they mix."""
         return self.sizes.size
 
     @cached_property
@@ -75,16 +77,27 @@ def dissect(solution: Solution) -> Anatomy:
     kept = {k: s[s > _NOTHING * largest] for k, s in raw.items()}
     negligible = sum(s.size for s in raw.values()) - sum(s.size for s in kept.values())
     theta = program.loss.gradient(program.operator.forward_factors(factors.to(program.operator.dtype)))
-    decay, at_most = problem.penalty == WEIGHT_DECAY, not program.gauge.has_prox
+    at_most = not program.gauge.has_prox
     with deadline.within(_SECONDS if at_most else None):
         pull = program.polar(theta).upper.double().numpy() / program.beta
     spectrum = {k: s for k, s in kept.items() if s.size}
-    return Anatomy(spectrum, pull, negligible, nouns(problem).neuron, decay, at_most)
+    return Anatomy(spectrum, pull, negligible, nouns(problem).neuron, _mix(problem), _gauge(problem), at_most)
+
+
+def _mix(problem: Problem) -> bool:
+    """Whether neurons of a gate may be mixed at no cost, U → UQ and V → VQ: weight decay allows it, cones do not."""
+    return problem.penalty == WEIGHT_DECAY and problem.activation != "relu"
+
+
+def _gauge(problem: Problem) -> str:
+    if problem.penalty != WEIGHT_DECAY:
+        return "product of norms"
+    return "cone-nuclear norm" if problem.activation == "relu" else "nuclear norm"
 
 
 def _sizes(problem: Problem, neurons: Factors) -> Tensor:
     """What the neurons of one gate cost, falling: singular values of Z_k = UᵀV, or products of other norms."""
-    if problem.penalty != WEIGHT_DECAY:
+    if not _mix(problem):
         first, second = problem.penalty
         return (norms(neurons.left, first) * norms(neurons.right, second)).sort(descending=True).values
     # from triangles no larger than the number of neurons

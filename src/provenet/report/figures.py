@@ -107,18 +107,18 @@ def gates(anatomy: Anatomy) -> Drawing:
         else:
             ax.set_xticks([])
         ax.set_xlabel("gate" if len(shown) <= 12 else f"active gates, heaviest first ({len(shown)} shown)")
-        ax.set_ylabel("weight (nuclear norm)" if anatomy.decay else "weight (product of norms)")
+        ax.set_ylabel(f"weight ({anatomy.gauge})")
         readable_ticks(ax.yaxis)
         ranks = ", ".join(f"{count(times, 'gate')} {_many(anatomy, rank)}" for rank, times in anatomy.ranks.items())
         return drawn.drawing(
-            f"Active gates and their {'ranks' if anatomy.decay else anatomy.noun + 's'}",
+            f"Active gates and their {'ranks' if anatomy.mix else anatomy.noun + 's'}",
             f"{anatomy.n_active} of {count(anatomy.n_gates, 'gate')} in use: {ranks}. "
             f"A bar is a gate, a piece of it a {anatomy.noun}.",
         )
 
 
 def _many(anatomy: Anatomy, size: int) -> str:
-    return f"of rank {size}" if anatomy.decay else f"with {count(size, anatomy.noun)}"
+    return f"of rank {size}" if anatomy.mix else f"with {count(size, anatomy.noun)}"
 
 
 def spectrum(anatomy: Anatomy) -> Drawing:
@@ -137,7 +137,7 @@ def spectrum(anatomy: Anatomy) -> Drawing:
         ax.set_xlim(0, values.size + 1)
         ax.xaxis.set_major_locator(MaxNLocator(6, integer=True))
         ax.set_xlabel(f"{anatomy.noun}s, heaviest first")
-        ax.set_ylabel("singular value" if anatomy.decay else "product of norms")
+        ax.set_ylabel("singular value" if anatomy.mix else "size (product of norms)")
         half = int(np.searchsorted(np.cumsum(values), values.sum() / 2)) + 1
         tiny = anatomy.negligible
         lost = f" {count(tiny, 'value')} under a millionth of the largest left out." if tiny else ""

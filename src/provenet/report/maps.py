@@ -99,11 +99,17 @@ def _grid(points: np.ndarray) -> tuple[Extent, np.ndarray]:
 
 
 def _borders(solution: Solution, anatomy: Anatomy) -> np.ndarray:
-    """Gate vectors (m, 3) of the heaviest active gates: g₀x₀ + g₁x₁ + g₂ = 0 is where a gate opens."""
-    vectors = solution.problem.gate_vectors
+    """Vectors (m, 3) of the heaviest active gates: g₀x₀ + g₁x₁ + g₂ = 0 is where a gate opens.
+
+    A ReLU neuron is its own gate; the vector of its arrangement is but some point of the same cone."""
+    vectors, factors = solution.problem.gate_vectors, solution.factors
     if vectors is None:
         return np.zeros((0, 3))
-    chosen = vectors[[k for k, _ in anatomy.by_weight[:_BORDERS_SHOWN]]].numpy()
+    if solution.problem.activation == "relu":
+        size = factors.left.norm(dim=1) * factors.right.norm(dim=1)
+        chosen = factors.left[size.argsort(descending=True)[:_BORDERS_SHOWN]].numpy()
+    else:
+        chosen = vectors[[k for k, _ in anatomy.by_weight[:_BORDERS_SHOWN]]].numpy()
     return np.pad(chosen, ((0, 0), (0, 3 - chosen.shape[1])))
 
 

@@ -127,7 +127,7 @@ def _tiles(solution: Solution, fit: Fit, anatomy: Anatomy) -> list[tuple[str, st
         score,
         (
             f"{anatomy.noun.capitalize()}s",
-            count(anatomy.n_neurons),
+            count(solution.factors.n_neurons),
             f"behind {anatomy.n_active} of {count(anatomy.n_gates, 'gate')}",
         ),
         ("Time", seconds(solution.seconds), f"{count(solution.steps, 'step')} of {solution.method}"),

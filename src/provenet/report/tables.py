@@ -62,7 +62,7 @@ def _certificate(solution: Solution) -> Table:
         ("relative gap", f"{number(max(c.relative_gap, 0.0))} ({number(c.tol)} asked for)"),
         ("strongest pull ÷ β", number(c.polar_max / c.beta, 9)),
         ("how the pull was bounded", c.bound),
-        ("scope", f"{c.scope}: {_SCOPES[c.scope]}"),
+        ("scope", f"{c.scope}: {_scope(solution)}"),
         ("bound of BM Thm 3.4", number(c.theorem_bound)),
     ]
     rows += [(_CONDITIONS.get(name, name), "yes" if holds else "no") for name, holds in c.conditions.items()]
@@ -71,6 +71,13 @@ def _certificate(solution: Solution) -> Table:
         "They are shown for interest; the certificate does not use them."
     )
     return Table("Certificate", (), rows, note)
+
+
+def _scope(solution: Solution) -> str:
+    scope = solution.certificate.scope
+    if scope == "fixed_gates" and solution.problem.activation == "relu":
+        return "ReLU networks with these activation patterns, of any width"
+    return _SCOPES[scope]
 
 
 def _run(solution: Solution) -> Table:
