@@ -2,7 +2,7 @@
 
 For any loss and any block with a table of rows.  Each step follows the central path a little further and adds the walls
 that T violates; every step's Θ proves a lower bound of p*, `solution.lower_bound`, which is what the method is for.
-The neurons are those that the relaxation suggests, with the best second layers.
+The neurons are those that the relaxation suggests, improved a little.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from provenet.solvers.copositive_barrier import Barrier
 from provenet.solvers.copositive_bound import proven
 from provenet.solvers.copositive_conjugate import conjugate_of
 from provenet.solvers.copositive_cuts import Cuts
+from provenet.solvers.face_newton import improved
 from provenet.solvers.frank_wolfe import fully_corrected
 from provenet.solvers.loop import Method, Point
 from provenet.variable import Factors
@@ -34,6 +35,7 @@ _EARLY = 0.3  # of L(0): what μ may be off by when the first walls are built
 _NEEDED = 1e-3  # of the largest trace of a T_k: gates below need no walls
 _WALLS = 2**24  # P·L², for L walls a gate
 _UNKNOWNS = 1_200  # of the second layers
+_IMPROVEMENTS = 20  # steps within the cones
 _MINOR = 1e-6  # of the largest eigenvalue: smaller ones suggest no neuron
 
 
@@ -131,7 +133,7 @@ class CopositiveDual(Method[DualState]):
 
 
 def _suggested(program: Program, state: DualState) -> Factors:
-    """Neurons along the larger eigenvectors of each T_k and where ‖G_kᵀu‖ is largest, all in their cones."""
+    """Neurons along the larger eigenvectors of each T_k and where ‖G_kᵀu‖ is largest, improved within their cones."""
     conjugate = conjugate_of(program.loss)
     assert conjugate is not None
     R, G = Barrier(program, conjugate).room(state.theta, state.cuts)
@@ -151,7 +153,8 @@ def _suggested(program: Program, state: DualState) -> Factors:
     inside = cones.pulled_inside(u / length.clamp_min(1e-300), gate)
     atoms = Factors(_unit(inside), torch.zeros(len(u), G.shape[2], dtype=G.dtype), gate)
     nothing = Factors.empty(G.shape[1], G.shape[2], G.dtype)
-    return fully_corrected(program, nothing, atoms.select(length[:, 0] > _MINOR)).factors
+    there = fully_corrected(program, nothing, atoms.select(length[:, 0] > _MINOR))
+    return improved(program, cones, there, _IMPROVEMENTS).factors
 
 
 def _unit(vectors: Tensor) -> Tensor:
