@@ -82,7 +82,7 @@ def test_contracts(activation, readout, scale, masked):
 def test_contracts_where_nothing_is_kept(activation, readout, monkeypatch):
     """Moments made batch by batch, gate by gate, and the kernel in blocks; heads through their attention matrices."""
     monkeypatch.setattr("provenet.operators.moments._KEEP_NUMBERS", 0)
-    monkeypatch.setattr("provenet.operators.moments._GROUP_NUMBERS", 10)
+    monkeypatch.setattr("provenet.operators.moments._TILE_NUMBERS", 10)
     monkeypatch.setattr("provenet.operators.moments._BLOCK_NUMBERS", 40)
     monkeypatch.setattr("provenet.operators.batched._TILE_BYTES", 4000)
     for outputs in (2, 5):

@@ -11,11 +11,15 @@ Heads go through their s × s attention matrices, or, if linear, through the tok
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from provenet.operators.base import Operator
 from provenet.operators.moments import MomentOperator
+from provenet.operators.pooled import narrowed
 from provenet.variable import Factors
 
 
@@ -59,8 +63,8 @@ class LinearAttention(MomentOperator):
     def stack_numbers(self) -> int:
         return self._moment_numbers + (self.s + self.d) * self.d + self.width * self.outputs  # tokens, their Gram
 
-    def moments(self, rows: slice) -> Tensor:
-        return self.gram(rows)[:, self.high, self.low]
+    def moments(self, rows: slice) -> Callable[[slice], Tensor]:
+        return lambda _: self.gram(rows)[:, self.high, self.low]
 
     def gram(self, rows: slice) -> Tensor:
         """XᵀX, (b, d, d)."""
@@ -136,10 +140,10 @@ class GatedAttention(MomentOperator):
         weight = opened.permute(1, 2, 0, 3).to(self.dtype, memory_format=torch.contiguous_format)
         return scores.mul_(weight)
 
-    def weights(self, rows: slice) -> Tensor:
-        """D as numbers, (P, b, s, s)."""
+    def weights(self, rows: slice, gates: slice) -> Tensor:
+        """D of some gates as numbers, (gates, b, s, s)."""
         assert self.patterns is not None
-        return self.patterns[:, rows].to(self.dtype)
+        return self.patterns[gates, rows].to(self.dtype)
 
     def neuron_numbers(self) -> int:
         return self.s * (self.d + 2 * self.s)
@@ -158,11 +162,16 @@ class GatedTokenAttention(GatedAttention):
     def queries(self, rows: slice) -> Tensor:
         return (self.batch(rows) / self.divisor).view(-1, 1, self.d)
 
-    def moments(self, rows: slice) -> Tensor:
+    def moments(self, rows: slice) -> Callable[[slice], Tensor]:
         x = self.batch(rows)
         b, s, _ = x.shape
-        weight = self.weights(rows).permute(1, 2, 0, 3).reshape(b, s * self.n_gates, s)
-        return (weight @ self.products(x)).view(b * s, -1)
+        products = self.products(x)
+
+        def of(gates: slice) -> Tensor:
+            weight = self.weights(rows, gates).permute(1, 2, 0, 3).reshape(b, -1, s)
+            return (weight @ products).view(b * s, -1)
+
+        return of
 
     def factor_outputs(self, rows: slice, factors: Factors) -> Tensor:
         x, N, d, c = self.batch(rows), factors.n_neurons, self.d, self.outputs
@@ -178,18 +187,32 @@ class GatedTokenAttention(GatedAttention):
 class GatedMeanAttention(GatedAttention):
     """Readout ``mean``: out = Σ_k M_k S_k, M_k = Σ_r y_kr ⊗ x_r x_rᵀ with y_kr = mean_t D_k[t, r] x_t."""
 
+    narrows = True
+
     def _size(self) -> None:
         self.width, self.row_numbers = 1, self.pairs * self.d
 
     def queries(self, rows: slice) -> None:
         return None
 
-    def moments(self, rows: slice) -> Tensor:
+    def moments(self, rows: slice) -> Callable[[slice], Tensor]:
         x = self.batch(rows)
-        opened = self.weights(rows).transpose(2, 3) @ (x * self.share(rows)[:, None, None])  # y, (P, b, s, d)
-        return (self.products(x).transpose(1, 2).unsqueeze(1) @ opened.transpose(0, 1)).flatten(1)
+        shared, products = x * self.share(rows)[:, None, None], self.products(x)
+
+        def of(gates: slice) -> Tensor:
+            opened = self.weights(rows, gates).transpose(2, 3) @ shared  # y, (gates, b, s, d)
+            return (opened.permute(1, 0, 3, 2) @ products.unsqueeze(1)).flatten(1)
+
+        return of
 
     def factor_outputs(self, rows: slice, factors: Factors) -> Tensor:
+        return self._attended(rows, factors).flatten(1) @ factors.right.reshape(-1, self.outputs)
+
+    def _attended(self, rows: slice, factors: Factors) -> Tensor:
+        """What each head hands to W₂, (b, N, d)."""
         hidden = self.attention(rows, factors).sum(1) * self.share(rows)[:, None, None]  # (b, N, s)
-        attended = torch.bmm(hidden, self.batch(rows))
-        return attended.flatten(1) @ factors.right.reshape(-1, self.outputs)
+        return torch.bmm(hidden, self.batch(rows))
+
+    def narrowed(self, gates: Tensor, basis: Tensor) -> Operator:
+        with torch.no_grad():
+            return narrowed(self, gates, basis, self._attended, self.outputs)

@@ -23,6 +23,7 @@ class Operator(ABC):
     output_shape: tuple[int, ...]
     dtype: torch.dtype
     has_kernel: bool = False
+    narrows: bool = False
 
     @abstractmethod
     def forward(self, stack: Stack) -> Tensor:
@@ -96,6 +97,13 @@ class Operator(ABC):
         The optimum is the same: directions orthogonal to V only add penalty (CP A.2).
         """
         return None
+
+    def narrowed(self, gates: Tensor, basis: Tensor) -> Operator:
+        """A' with A'(Z') = A(Z), Z_k = basis_kᵀ Z'_k, for few directions of u behind some gates, where ``narrows``.
+
+        gates (K,); basis (K, r, p), rows orthonormal or zero.  A' acts on stacks (K, r, q), at the cost of its size.
+        """
+        raise ValueError(f"{type(self).__name__} cannot be narrowed to some directions.")
 
     def new_stack(self) -> Stack:
         return torch.zeros(self.stack_shape, dtype=self.dtype)

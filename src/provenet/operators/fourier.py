@@ -183,8 +183,7 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
         return super().forward(stack) if kept is None else kept.flatten(1) @ stack.flatten(0, 1)
 
     def adjoint(self, residual: Tensor) -> Stack:
-        kept = self.kept
-        return super().adjoint(residual) if kept is None else (kept.flatten(1).T @ residual).view(self.stack_shape)
+        return super().adjoint(residual) if self.kept is None else PooledOperator.adjoint(self, residual)
 
     def pooled(self, rows: slice, factors: Factors) -> Tensor:
         hidden = self._gated(self._correlate(rows, self._by_neuron(factors.left)), rows, factors)

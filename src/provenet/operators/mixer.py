@@ -15,8 +15,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from provenet.operators.base import Operator
 from provenet.operators.batched import BatchedOperator
-from provenet.operators.pooled import PooledOperator
+from provenet.operators.pooled import PooledOperator, narrowed
 from provenet.operators.tokens import input_sizes
 from provenet.variable import Factors, Stack
 
@@ -130,6 +131,8 @@ class MixerOperator(BatchedOperator):
 class MixerMeanOperator(MixerOperator):
     """Readout ``mean``, gated.  Gates and W₁'s rows are summed in one matmul a feature."""
 
+    narrows = True
+
     def __init__(
         self, X: Tensor, patterns: Tensor, outputs: int, scale: float = 1.0, dtype: torch.dtype = torch.float64
     ):
@@ -189,6 +192,9 @@ class MixerMeanOperator(MixerOperator):
     def _pooled(self, hidden: Tensor) -> Tensor:
         """(b, N, d)."""
         return hidden.sum(1).div_(self.s).transpose(0, 1)
+
+    def narrowed(self, gates: Tensor, basis: Tensor) -> Operator:
+        return narrowed(self, gates, basis, lambda rows, few: self._pooled(self._hidden(rows, few)[0]), self.outputs)
 
     def read_back(self, hidden: Tensor, residual: Tensor) -> Tensor:
         return (self._pooled(hidden).flatten(1).T @ residual).view(-1, self.d, self.outputs)

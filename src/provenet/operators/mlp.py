@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from provenet.operators.base import Operator
+from provenet.operators.pooled import FeatureOperator
 from provenet.variable import Factors, Stack
 
 _TILE_BYTES = 2 * 2**20  # intermediates are made in tiles of rows of this size
@@ -22,6 +23,7 @@ class MLPOperator(Operator):
     """
 
     has_kernel = True
+    narrows = True
 
     def __init__(self, X: Tensor, pattern: Tensor, outputs: int):
         self.X = X.contiguous()
@@ -132,6 +134,10 @@ class MLPOperator(Operator):
         if rank > 0.9 * self.p:
             return None
         return MLPOperator(U[:, :rank] * sigma[:rank], self.pattern, self.q), Vh[:rank].T
+
+    def narrowed(self, gates: Tensor, basis: Tensor) -> Operator:
+        hidden = (self.X @ basis.flatten(0, 1).T).view(self.n, *basis.shape[:2])
+        return FeatureOperator(hidden.mul_(self.pattern[:, gates].unsqueeze(2)).unsqueeze(2), self.q)
 
     def restrict(self, gates: Tensor) -> MLPOperator:
         return MLPOperator(self.X, self.pattern[:, gates], self.q)

@@ -24,7 +24,8 @@ from provenet.operators.batched import BatchedOperator
 from provenet.variable import Stack
 
 _KEEP_NUMBERS = 2**26  # moments up to half a GiB in float64 are kept
-_GROUP_NUMBERS = 2**20  # moments of one sample that are made at a time
+_TILE_NUMBERS = 2**19  # moments of some samples and gates that are made at a time, and read while in the cache
+_TILE_SAMPLES = 32  # as many samples as that, or all gates of fewer
 _BLOCK_NUMBERS = 2**24  # moments of one side of a block of the kernel
 _KERNEL_WORK = 3e11  # multiply-adds for which a kernel is worth having
 
@@ -65,8 +66,8 @@ class MomentOperator(BatchedOperator):
         """Q of some samples, (rows, m, g); None: one."""
 
     @abstractmethod
-    def moments(self, rows: slice) -> Tensor:
-        """M of some samples, (rows, P·row_numbers)."""
+    def moments(self, rows: slice) -> Callable[[slice], Tensor]:
+        """M of some samples, (rows, gates·row_numbers), for the gates that are asked for."""
 
     @property
     def rows_each(self) -> int:
@@ -102,7 +103,9 @@ class MomentOperator(BatchedOperator):
     def kept(self) -> Tensor | None:
         """The moments of all samples, (rows, P·row_numbers), where they fit."""
         if self._moments is None and self.fits(self._moment_numbers):
-            self._moments = self._collected(self.moments, self.rows_each, self.n_gates * self.row_numbers)
+            everything = slice(0, self.n_gates)
+            numbers = self.n_gates * self.row_numbers
+            self._moments = self._collected(lambda rows: self.moments(rows)(everything), self.rows_each, numbers)
         return self._moments
 
     def _collected(self, make: Callable[[slice], Tensor], rows_each: int, *shape: int) -> Tensor:
@@ -117,68 +120,77 @@ class MomentOperator(BatchedOperator):
         return self.n * numbers <= _KEEP_NUMBERS
 
     def _rows(self, rows: slice) -> Tensor:
+        """The moments of some samples behind all gates, (rows, P·row_numbers)."""
         kept = self.kept
-        return self.moments(rows) if kept is None else kept[rows.start * self.rows_each : rows.stop * self.rows_each]
+        if kept is None:
+            return self.moments(rows)(slice(0, self.n_gates))
+        return kept[rows.start * self.rows_each : rows.stop * self.rows_each]
 
-    def _groups(self) -> Iterator[tuple[slice, Self]]:
-        """The gates some at a time, where the moments of all would be large."""
-        size = max(1, _GROUP_NUMBERS // (self.row_numbers * self.rows_each))
-        if self.n_gates <= size or self.kept is not None:
-            yield slice(0, self.n_gates), self
+    def _tiles(self) -> Iterator[tuple[slice, slice, Tensor]]:
+        """Some samples, the columns of P·row_numbers that some gates have, and their moments."""
+        if self.kept is not None:
+            for rows in self.batches(self.stack_numbers()):
+                yield rows, slice(0, self.n_gates * self.row_numbers), self._rows(rows)
             return
-        for i in range(0, self.n_gates, size):
-            some = slice(i, min(i + size, self.n_gates))
-            yield some, self.restrict(torch.arange(some.start, some.stop))
+        each = self.row_numbers * self.rows_each
+        gates = max(1, min(self.n_gates, _TILE_NUMBERS // (_TILE_SAMPLES * each)))
+        size = max(1, _TILE_NUMBERS // (gates * each))
+        for i in range(0, self.n, size):
+            rows = slice(i, min(i + size, self.n))
+            made = self.moments(rows)  # what gates share is made once
+            for k in range(0, self.n_gates, gates):
+                some = slice(k, min(k + gates, self.n_gates))
+                yield rows, slice(some.start * self.row_numbers, some.stop * self.row_numbers), made(some)
 
     def _packed(self, stack: Stack) -> Tensor:
-        """S, (P·row_numbers, g·c)."""
+        """S, (P·row_numbers, g·c); where g = 1, a row of moments has (a, pair) for its entries."""
         P, d, c = len(stack), self.d, self.outputs
         cube = stack.reshape(P, d, d * d, c)
         both = cube[:, :, self.high * d + self.low]
         off = torch.nonzero(self.high != self.low).flatten()
         both = both.index_add(2, off, cube[:, :, (self.low * d + self.high)[off]])
-        return both.transpose(1, 2).reshape(-1, self.width * c)
+        return (both if self.width == 1 else both.transpose(1, 2)).reshape(-1, self.width * c)
 
     def _unpacked(self, packed: Tensor) -> Stack:
-        """The adjoint of `_packed`."""
-        P, d, c = packed.shape[0] // self.row_numbers, self.d, self.outputs
-        by_pair = packed.view(P, self.pairs, d, c)
+        """The adjoint of `_packed`, of Sᵀ (g·c, P·row_numbers)."""
+        P, d, c = self.n_gates, self.d, self.outputs
+        if self.width == 1:
+            by_pair = packed.view(c, P, d, self.pairs).permute(1, 2, 3, 0)  # (P, a, pair, c)
+        else:
+            by_pair = packed.view(d, c, P, self.pairs).permute(2, 0, 3, 1)
         stack = packed.new_empty(P, d, d * d, c)
-        for a in range(d):  # so that no second stack exists
-            stack[:, a] = by_pair[:, self.pair, a]
+        for k in range(P):  # so that no second stack exists
+            torch.index_select(by_pair[k].contiguous(), 1, self.pair, out=stack[k])
         return stack.view(P, d * d, d * c)
 
-    def _outputs(self, rows: slice, packed: Tensor) -> Tensor:
-        product = (self._rows(rows) @ packed).view(-1, self.width, self.outputs)
+    def _read(self, rows: slice, product: Tensor) -> Tensor:
+        """The outputs of M S, (rows, g·c)."""
+        product = product.view(-1, self.width, self.outputs)
         queries = self.queries(rows)
         read = product if queries is None else queries @ product
         return read.view(-1, *self.output_shape[1:])
 
     def stack_outputs(self, rows: slice, stack: Stack) -> Tensor:
-        return self._outputs(rows, self._packed(stack))
+        return self._read(rows, self._rows(rows) @ self._packed(stack))
 
     def stack_numbers(self) -> int:
         return self._moment_numbers + self.s * (self.pairs + self.d)
 
     def forward(self, stack: Stack) -> Tensor:
         out = torch.zeros(self.output_shape, dtype=self.dtype)
-        for gates, some in self._groups():
-            packed = some._packed(stack[gates])
-            for rows in some.batches(some.stack_numbers()):
-                out[rows] += some._outputs(rows, packed)
+        packed = self._packed(stack)
+        for rows, columns, moments in self._tiles():
+            out[rows] += self._read(rows, moments @ packed[columns])
         return out
 
     def adjoint(self, residual: Tensor) -> Stack:
-        parts = []
-        for _, some in self._groups():
-            packed = torch.zeros(some.n_gates * self.row_numbers, self.width * self.outputs, dtype=self.dtype)
-            for rows in some.batches(some.stack_numbers()):
-                queries, part = self.queries(rows), residual[rows]
-                if queries is not None:
-                    part = queries.transpose(1, 2) @ part.reshape(*queries.shape[:2], self.outputs)
-                packed.addmm_(some._rows(rows).T, part.reshape(-1, packed.shape[1]))
-            parts.append(self._unpacked(packed))
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        packed = torch.zeros(self.width * self.outputs, self.n_gates * self.row_numbers, dtype=self.dtype)
+        for rows, columns, moments in self._tiles():
+            queries, part = self.queries(rows), residual[rows]
+            if queries is not None:
+                part = queries.transpose(1, 2) @ part.reshape(*queries.shape[:2], self.outputs)
+            packed[:, columns].addmm_(part.reshape(-1, len(packed)).T, moments)
+        return self._unpacked(packed)
 
     # the kernel
 
@@ -190,20 +202,20 @@ class MomentOperator(BatchedOperator):
         """⟨M, M'⟩ of any two rows, times the products of their queries."""
         rows = self.n * self.rows_each
         total = torch.zeros(rows, rows, dtype=self.dtype)
-        for _, some in self._groups():
-            some._add_products(total)
+        for gate in torch.arange(self.n_gates).split(self.n_gates if self.kept is not None else 1):
+            self.restrict(gate)._add_products(total)
         return self._times_queries(total)
 
     def _add_products(self, total: Tensor) -> None:
         """total += ⟨M, M'⟩ over all (b, e): pairs b < e count twice; in blocks of samples."""
-        twice = torch.where(self.high == self.low, 1.0, 2.0).to(self.dtype)[:, None]
+        twice = torch.where(self.high == self.low, 1.0, 2.0).to(self.dtype).repeat(self.row_numbers // self.pairs)
         size = self.n if self.kept is not None else max(1, _BLOCK_NUMBERS // self._moment_numbers)
         blocks = [slice(i, min(i + size, self.n)) for i in range(0, self.n, size)]
         each = self.rows_each
         for i, left in enumerate(blocks):
             here = slice(left.start * each, left.stop * each)
             moments = self._rows(left)
-            weighted = (moments.view(len(moments), self.n_gates, self.pairs, -1) * twice).flatten(1)
+            weighted = (moments.view(len(moments), self.n_gates, -1) * twice).flatten(1)
             for right in blocks[i:]:
                 there = slice(right.start * each, right.stop * each)
                 block = weighted @ self._rows(right).T

@@ -11,6 +11,7 @@ a step costs what an MLP's does; else it is made batch by batch, and neurons go 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from functools import cached_property
 
 import torch
@@ -29,10 +30,24 @@ _KEEP_SHARE = 0.15
 _ROWS = 2**16  # of features at a time, where they pass through a factorisation
 
 
+def narrowed(
+    operator: BatchedOperator, gates: Tensor, basis: Tensor, pooled: Callable[[slice, Factors], Tensor], outputs: int
+) -> FeatureOperator:
+    """The pooled hidden values (b, N, a) of neurons with these first layers, as features (n, K, a, r)."""
+    K, r, _ = basis.shape
+    left = basis.flatten(0, 1)
+    neurons = Factors(left, left.new_zeros(len(left), operator.q), gates.repeat_interleave(r))
+    features = torch.empty(operator.n, K, operator.q // outputs, r, dtype=operator.dtype)
+    for rows in operator.batches(operator._numbers(neurons)):
+        features[rows] = pooled(rows, neurons).unflatten(1, (K, r)).transpose(2, 3)
+    return FeatureOperator(features, outputs)
+
+
 class PooledOperator(BatchedOperator):
     """``cells``: a, how many pooled values a neuron has.  ``cells_first``: v is (a, c), else (c, a), row-major."""
 
     has_kernel = True
+    narrows = True
     cells: int = 1
     cells_first: bool = True
     outputs: int
@@ -82,6 +97,15 @@ class PooledOperator(BatchedOperator):
         by_cell = self._by_cell(stack.reshape(P * p, self.q)).view(P, p, self.cells, self.outputs)
         return features.flatten(1) @ by_cell.transpose(1, 2).reshape(-1, self.outputs)
 
+    def adjoint(self, residual: Tensor) -> Stack:
+        kept = self.kept
+        if kept is None:
+            return super().adjoint(residual)
+        P, p, _ = self.stack_shape
+        slope = residual.T @ kept.flatten(1)  # row by row of the features; its transpose reads them three times slower
+        cells, columns = (2, 0) if self.cells_first else (0, 2)
+        return slope.view(self.outputs, P, self.cells, p).permute(1, 3, cells, columns).reshape(self.stack_shape)
+
     def factor_outputs(self, rows: slice, factors: Factors) -> Tensor:
         return self.pooled(rows, factors).flatten(1) @ self._by_cell(factors.right).reshape(-1, self.outputs)
 
@@ -111,6 +135,16 @@ class PooledOperator(BatchedOperator):
         by_cell = second if self.cells_first else second.transpose(1, 2)
         by_cell.diagonal(dim1=2, dim2=4).copy_(hidden[..., None])
         return columns
+
+    def narrowed(self, gates: Tensor, basis: Tensor) -> Operator:
+        kept = self.kept
+        if kept is None:
+            few = narrowed(self, gates, basis, self.pooled, self.outputs).kept
+        else:
+            few = torch.empty(self.n, len(gates), self.cells, basis.shape[1], dtype=self.dtype)
+            for rows in self.batches(len(gates) * self.cells * self.p):
+                few[rows] = kept[rows].index_select(1, gates) @ basis.mT
+        return FeatureOperator(few, self.outputs, self.cells_first)
 
     def _by_cell(self, right: Tensor) -> Tensor:
         """Second layers (N, q) as (N, a, c)."""

@@ -24,6 +24,7 @@ from provenet.solvers.loop import Method
 from provenet.solvers.relu_admm import ReluADMM
 from provenet.solvers.relu_bm import ReluBM
 from provenet.solvers.relu_working_set import ReluWorkingSet
+from provenet.solvers.subspace import Subspace
 from provenet.solvers.working_set import WorkingSetIPM
 
 METHODS: dict[str, type[Method[Any]]] = {
@@ -31,6 +32,7 @@ METHODS: dict[str, type[Method[Any]]] = {
     "ipm": IPM,
     "apg": APG,
     "bm": BM,
+    "subspace": Subspace,
     "cvx": CVX,
     "copositive": Copositive,
     "closed_form": ClosedForm,
