@@ -99,6 +99,25 @@ def test_theorem_2_is_the_optimum_over_every_arrangement(balanced: bool) -> None
     np.testing.assert_allclose((network.first.T @ network.second).detach().numpy(), V, atol=1e-8)
 
 
+def test_theorem_2_is_checked_by_singular_subspace() -> None:
+    """Slip 6: balanced classes have one singular value, so that any rotation of the indicators is a basis an SVD may
+    return.  Vector by vector no signs make it non-negative; the subspace has a basis that is."""
+    rng = np.random.default_rng(0)
+    X, Y = np.linalg.qr(rng.standard_normal((15, 12)))[0].T, np.eye(3)[np.arange(12) % 3]
+    turn = np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    left = X.T @ Y @ turn / 2  # σ = √4 for all
+    np.testing.assert_allclose(left.T @ left, np.eye(3), atol=1e-12)
+    np.testing.assert_allclose(left * 2 @ turn.T, X.T @ Y, atol=1e-12)  # an SVD
+    hidden = X @ left
+    naive = (hidden >= -1e-9).all(0) | (hidden <= 1e-9).all(0)
+    assert not naive.all()
+    for targets in (Y, Y @ turn):
+        problem = pn.formulate("mlp", X, targets, activation="relu", gates="all", beta=0.5)
+        closed = pn.solve(problem, "closed_form", tol=1e-9)
+        assert closed.certificate.relative_gap <= 1e-9
+        assert closed.certificate.primal == pytest.approx(3 * (0.5 * 0.5**2 + 0.5 * (2 - 0.5)), rel=1e-9)
+
+
 def test_theorem_2_needs_its_condition() -> None:
     """With a singular vector of both signs (16) is no ReLU network, and its value is below p*."""
     rng = np.random.default_rng(1)

@@ -109,6 +109,28 @@ def test_bm_theorem_3_5_full_rank_stationary_points_of_linear_and_gated() -> Non
     assert torch.allclose(torch.linalg.matrix_norm(slope, 2) / program.beta, torch.ones(3, dtype=torch.float64), 1e-4)
 
 
+def test_bm_theorem_3_5_is_not_one_of_cones() -> None:
+    """U and V of full rank, stationary within the cone u ≥ 0, and not optimal: a third neuron pulls harder than β.
+
+    The theorem is said of linear and gated networks; walls that a neuron lies on take up what its gradient leaves."""
+    beta, size = 0.5, 1.0
+    pulls = beta * np.array([[1.0, 0.0], [0.0, 1.0], [-2.0, -2.0]])  # Y − Ŷ: no two of them help one another
+    first, second = size**0.5 * np.eye(3)[:2], size**0.5 * np.eye(2)
+    problem = pn.formulate("mlp", np.eye(3), pulls + first.T @ second, "relu", np.ones((1, 3)), beta=beta)
+    neurons = Factors(torch.from_numpy(first), torch.from_numpy(second), torch.zeros(2, dtype=torch.long))
+    program = problem.program
+    at = place(program, neurons.scaled(problem.unit**-0.5))
+    assert isinstance(program.gauge, ConeNuclear)
+    steepest, _ = descent(program.gauge.cones, at.factors, gradient(program, at))
+    assert float(steepest.abs().max()) < 1e-12
+    assert [int(torch.linalg.matrix_rank(part)) for part in (neurons.left, neurons.right)] == [2, 2]  # min(p, q)
+    strongest = float(cone_polars(program, at).max()) / program.beta
+    assert strongest == pytest.approx(8**0.5, rel=1e-9)
+    here = pn.certify(problem, problem.network(at.factors))
+    assert here.conditions == {}
+    assert pn.solve(problem, tol=1e-8).certificate.primal < 0.9 * here.primal
+
+
 def convolution(gates: Any, ratio: float = 0.2) -> pn.Problem:
     problem = pn.formulate(
         pn.CNN(kernel=(1, 2), pool=(1, 2)), normal(4, 1, 1, 4), normal(4, 2, seed=1), "relu", gates, beta=1.0
