@@ -166,9 +166,9 @@ def test_warm_starts_and_random_starts_reach_the_same_value() -> None:
         assert other.certificate.primal == pytest.approx(best.certificate.primal, rel=2e-6)
 
 
-def gated_pair(block: Any, X: np.ndarray, c: int) -> tuple[Solution, pn.Problem]:
+def gated_pair(block: Any, X: np.ndarray, c: int, gates: int = 8) -> tuple[Solution, pn.Problem]:
     Y = normal(len(X), c, seed=1)
-    gated = pn.formulate(block, X, Y, gates=8, beta=1.0)
+    gated = pn.formulate(block, X, Y, gates=gates, beta=1.0)
     gated = gated.with_beta(0.1 * gated.beta_max)
     relu = pn.formulate(block, X, Y, "relu", gated.gate_vectors, beta=gated.beta, gate_group=gated.gate_group)
     return pn.solve(gated, tol=1e-6), relu
@@ -191,6 +191,17 @@ def test_a_gated_solution_as_a_relu_network(block: Any, shape: tuple[int, ...], 
         assert one.certificate.primal >= solution.certificate.dual * (1 - 1e-9)  # the gated program has no cones
         assert one.certificate.dual <= one.certificate.primal
         assert one.lower_bound == one.certificate.dual
+
+
+def test_a_decomposition_in_thin_cones() -> None:
+    """Gates of the plane's narrow sectors: where rounding ends Newton, what it has is feasible and good."""
+    solution, problem = gated_pair("mlp", normal(25, 2), 5, gates=50)
+    found = to_relu(solution, problem, correct=False)
+    assert_feasible(found)
+    with torch.no_grad():
+        gated, relu = solution.network()(problem.X), found.network()(problem.X)
+    assert torch.allclose(gated, relu, atol=1e-8 * float(gated.abs().max()))
+    assert found.lower_bound == found.certificate.dual > 0
 
 
 def test_a_decomposition_is_of_one_problem() -> None:

@@ -56,6 +56,8 @@ def split(cones: Cones, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     left = torch.arange(len(z))
     for _ in range(_BARRIER_STEPS):
         step, decrement = _barrier_step(rows, signs[left], unit[left], a[left], mu[left])
+        fine = torch.isfinite(step).all(1) & torch.isfinite(decrement)  # else the cone is too thin for more
+        left, step, decrement = left[fine], step[fine], decrement[fine]
         a[left] = a[left] + step
         last = mu[left] <= _ACCURACY
         mu[left] = torch.where((decrement < _CAUGHT_UP) & ~last, _SHRINK * mu[left], mu[left])
