@@ -1,4 +1,4 @@
-"""The README's examples are run, and print what it says they print."""
+"""The examples of the README and of docs/relu.md are run; the README's print what it says they print."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
 EXAMPLE = re.compile(r"<!-- run: (\w+) -->\n```\w+\n(.*?)```.*?<!-- prints -->\n```text\n(.*?)```", re.DOTALL)
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]\d+)?")
 
@@ -43,12 +44,20 @@ def assert_same(printed: str, promised: str) -> None:
 
 
 def test_there_are_examples() -> None:
-    assert [kind for kind, _, _ in examples()] == ["python", "python", "sh"]
+    assert [kind for kind, _, _ in examples()] == ["python", "python", "python", "sh"]
 
 
-@pytest.mark.parametrize(("kind", "code", "promised"), examples(), ids=["python", "blocks", "sh"])
+@pytest.mark.parametrize(("kind", "code", "promised"), examples(), ids=["python", "blocks", "relu", "sh"])
 def test_example_prints_what_the_readme_says(kind: str, code: str, promised: str, tmp_path: Path) -> None:
     assert_same(run(kind, code, tmp_path), promised)
+
+
+def test_the_examples_of_relu_run_without_a_warning(tmp_path: Path) -> None:
+    """One after the other: later ones use what earlier ones made, and assert what the text says."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "relu.md").read_text(), re.DOTALL)
+    assert sum("assert" in block for block in blocks) >= 3
+    strict = "import warnings\nwarnings.simplefilter('error')\n"
+    assert "50 all_arrangements certified" in run("python", strict + "\n".join(blocks), tmp_path)
 
 
 def test_a_different_print_is_noticed() -> None:
