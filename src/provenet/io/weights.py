@@ -163,5 +163,5 @@ def _naturally(name: str) -> list[tuple[int, str]]:
 
 
 def _listed(state: Mapping[str, Tensor]) -> str:
-    names = list(state)
+    names = sorted(state)  # a file keeps no order
     return ", ".join(names[:6]) + (", …" if len(names) > 6 else "") if names else "nothing"
