@@ -54,6 +54,7 @@ class MomentOperator(BatchedOperator):
         self.count = (torch.full((self.n,), self.s) if mask is None else mask.sum(1)).to(torch.float64)
         self.high, self.low = torch.triu_indices(self.d, self.d).unbind()  # the pairs b ≤ e
         self._moments: Tensor | None = None
+        self._last: tuple[Tensor, Stack] | None = None
         self._size()
         self.has_kernel = self._kernel_pays()
 
@@ -184,6 +185,15 @@ class MomentOperator(BatchedOperator):
         return out
 
     def adjoint(self, residual: Tensor) -> Stack:
+        """Where moments are made anew it takes seconds: the last is remembered, for a look and the step after it ask
+        for the same."""
+        if self.kept is not None:
+            return self._slope(residual)
+        if self._last is None or not torch.equal(self._last[0], residual):
+            self._last = residual.clone(), self._slope(residual)
+        return self._last[1].clone()
+
+    def _slope(self, residual: Tensor) -> Stack:
         packed = torch.zeros(self.width * self.outputs, self.n_gates * self.row_numbers, dtype=self.dtype)
         for rows, columns, moments in self._tiles():
             queries, part = self.queries(rows), residual[rows]
@@ -256,6 +266,7 @@ class MomentOperator(BatchedOperator):
 
     def restrict(self, gates: Tensor) -> Self:
         other = super().restrict(gates)
+        other._last = None
         if self.patterns is not None and self._moments is not None:
             by_gate = self._moments.view(-1, self.n_gates, self.row_numbers)
             other._moments = by_gate[:, gates].flatten(1)
@@ -265,5 +276,6 @@ class MomentOperator(BatchedOperator):
     def to(self, dtype: torch.dtype) -> Self:
         other = super().to(dtype)
         if other is not self:
+            other._last = None
             other._moments = None  # made anew: rounded ones would not do in a higher precision
         return other

@@ -47,6 +47,7 @@ _FOR_CONES: dict[str, type[Method[Any]]] = {"admm": ReluADMM, "bm": ReluBM}
 _IPM_WORK = 1e8  # multiply-adds a step of the interior point for which it is the first choice
 _DENSE_WORK = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
 _KERNEL_ROWS = 20_000
+_MANY_DIRECTIONS = 128  # weights of a first layer from which on a few directions of it are the smaller program
 
 
 class Refused(ValueError):
@@ -91,7 +92,8 @@ def _able(method: Method[Any], program: Program) -> Method[Any]:
 
 
 def _automatic(program: Program) -> list[Stage]:
-    """Second order where it is cheap; the kernel where it fits; else first order without it.
+    """A few directions at a time where first layers are long; second order where it is cheap; the kernel where it fits;
+    else first order without it.
 
     A loss that is not quadratic is first brought near by the proximal gradient, so that ADMM sees its curvature;
     where both crawl, as they do at small β, Newton on the few neurons left finishes.
@@ -109,6 +111,9 @@ def _automatic(program: Program) -> list[Stage]:
     only_neurons = is_large(program.operator) or _dense_work(program) > _DENSE_WORK  # fit, or are quick enough
     if only_neurons and program.gauge.rotates:
         return [Stage(_able(BM(), program))]
+    narrow = Subspace()
+    if program.operator.n_gates > 1 and program.operator.p >= _MANY_DIRECTIONS and narrow.refuses(program) is None:
+        return [Stage(_able(narrow, program)), *_finishes(program)]
     interior, kernel = IPM(), ADMM()
     if interior.refuses(program) is None and _ipm_work(program) <= _IPM_WORK:
         return [Stage(interior), Stage(kernel, 2000), *_finishes(program)]

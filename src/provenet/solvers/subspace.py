@@ -30,7 +30,7 @@ from provenet.solvers.loop import Limits, Method, Point, run
 from provenet.solvers.status import Status
 from provenet.variable import Factors
 
-_SHARE = 0.1  # of the gap: as well is the program on the subspace solved
+_SHARE = 0.02  # of the gap: as well is the program on the subspace solved
 _LEAST = 1e-13  # its relative gap, from which on rounding has the say
 _SAME = 1e-9  # directions closer than this are one
 
@@ -51,7 +51,7 @@ class Subspace(Method[SubspaceState]):
     """directions: new ones a violated gate may bring in a step.  rounds: subspaces in a step that follow the neurons
     alone, before all gates are asked again.  inner_steps: of the proximal gradient on one of them."""
 
-    directions: int = 3
+    directions: int = 2
     rounds: int = 4
     inner_steps: int = 400
 
