@@ -34,6 +34,7 @@ _CENTRING = 15  # Newton steps for each μ
 _EARLY = 0.3  # of L(0): what μ may be off by when the first walls are built
 _NEEDED = 1e-3  # of the largest trace of a T_k: gates below need no walls
 _WALLS = 2**24  # P·L², for L walls a gate
+_FEW, _ROWS_A_WALL = 15, 16  # new walls a gate: at least, and one for so many rows
 _UNKNOWNS = 1_200  # of the second layers
 _IMPROVEMENTS = 20  # steps within the cones
 _MINOR = 1e-6  # of the largest eigenvalue: smaller ones suggest no neuron
@@ -54,10 +55,11 @@ class DualState:
 
 @dataclass(frozen=True)
 class CopositiveDual(Method[DualState]):
-    """accuracy: of the bound, relative to the relaxation's own optimum.  walls: that join each gate's in a step."""
+    """accuracy: a step that lifts the bound by less than half of this, relatively, is the last.  walls: that join each
+    gate's in a step; with too few, steps are small long before the relaxation's optimum.  None: by the number of rows."""
 
     accuracy: float = 1e-3
-    walls: int = 15
+    walls: int | None = None
 
     name = "copositive"
     check_every = 1_000  # a look bounds the pull of every cone, which may cost more than the whole run: only at the end
@@ -84,7 +86,11 @@ class CopositiveDual(Method[DualState]):
 
     def _most(self, program: Program) -> int:
         """Walls a gate may have."""
-        return max(int((_WALLS / program.operator.n_gates) ** 0.5), self.walls)
+        return max(int((_WALLS / program.operator.n_gates) ** 0.5), self._new(program))
+
+    def _new(self, program: Program) -> int:
+        """Walls that join a gate's in a step."""
+        return max(_FEW, len(_cones(program).rows) // _ROWS_A_WALL) if self.walls is None else self.walls
 
     def init(self, program: Program, start: Factors | None) -> DualState:
         op = program.operator
@@ -116,7 +122,7 @@ class CopositiveDual(Method[DualState]):
             T = torch.linalg.inv(R)
             trace = torch.where(cuts.centred(T), T.diagonal(dim1=1, dim2=2).sum(1), 0.0)
             needed = torch.nonzero(trace > _NEEDED * trace.max()).flatten()
-            cuts = cuts.with_violated(_cones(program), T, R, needed, self.walls, self._most(program))
+            cuts = cuts.with_violated(_cones(program), T, R, needed, self._new(program), self._most(program))
         floor = 0.3 * self.accuracy * abs(best) / max(off / mu, 1.0)
         return DualState(theta, cuts, max(_SHRINK * mu, floor), best, best - state.best, None)
 
