@@ -56,7 +56,7 @@ class DualState:
 @dataclass(frozen=True)
 class CopositiveDual(Method[DualState]):
     """accuracy: a step that lifts the bound by less than half of this, relatively, is the last.  walls: that join each
-    gate's in a step; with too few, steps are small long before the relaxation's optimum.  None: by the number of rows."""
+    gate's in a step; with too few, steps are small long before the optimum.  None: by the number of rows."""
 
     accuracy: float = 1e-3
     walls: int | None = None
