@@ -6,12 +6,13 @@ With multipliers λ_j ≥ 0 of the rows and (β, y_j) of the norm's cone it is o
 
     y_j + K_jᵀλ_j = A_jᵀ∇L,    ‖y_j‖ ≤ β,    t_jβ + u_jᵀy_j = 0,    λ_j ∘ K_j u_j = 0
 
-so ‖y_j‖ ≤ β is the certificate itself: A_jᵀ∇L − K_jᵀλ_j bounds the polar.  u stays strictly inside its cone.
+so ‖y_j‖ ≤ β is the certificate itself: A_jᵀ∇L − K_jᵀλ_j bounds the polar.  u stays strictly inside its cone.  Where the
+loss has kinks, ∇L has variables of its own (`relu_ipm_slope`).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -21,6 +22,7 @@ from provenet.problem import Program
 from provenet.solvers.relu_ipm_caps import Points, Scaling, product
 from provenet.solvers.relu_ipm_newton import Newton
 from provenet.solvers.relu_ipm_pairs import Pairs, Table
+from provenet.solvers.relu_ipm_slope import Slope, Smooth
 
 _BOUNDARY = 0.99  # share of the way to the boundary of the cones
 _PARTS = ("u", "t", "y", "s", "multipliers")
@@ -31,7 +33,6 @@ _LAG, _MOST = 0.1, 0.5  # μ falls no faster than this times the residual's shar
 _PRECISE = 3e-4  # of the objective: below this complementarity systems are too stretched for single precision
 _CENTRE_STEPS = 60
 _CENTRED = 0.05  # Newton's decrement at which a point counts as central
-_CURVATURE = 1e-9  # of the largest: a sample may be flat, as Huber's are far out
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Iterate:
     y: Tensor
     s: Tensor
     multipliers: Tensor
+    slope: Slope = field(default_factory=Smooth)
 
     @cached_property
     def prediction(self) -> Tensor:
@@ -51,18 +53,23 @@ class Iterate:
 
     def complementarity(self, beta: float) -> float:
         """What the local gap is once the residual is zero."""
-        return float((self.t * beta + (self.u * self.y).sum(1)).sum() + (self.s * self.multipliers).sum())
+        rows = float((self.t * beta + (self.u * self.y).sum(1)).sum() + (self.s * self.multipliers).sum())
+        return rows + float(self.slope.products().sum())
 
     @property
     def degree(self) -> int:
-        return self.s.numel() + len(self.t)
+        return self.s.numel() + len(self.t) + self.slope.products().numel()
 
     def joined(self, pairs: Pairs, other: Iterate) -> Iterate:
         """Both, for the pairs of both, in this order."""
-        return Iterate(pairs, *(torch.cat([getattr(self, k), getattr(other, k)]) for k in _PARTS))
+        return Iterate(pairs, *(torch.cat([getattr(self, k), getattr(other, k)]) for k in _PARTS), slope=self.slope)
 
     def select(self, pairs: Pairs, keep: Tensor) -> Iterate:
-        return Iterate(pairs, *(getattr(self, k)[keep] for k in _PARTS))
+        return Iterate(pairs, *(getattr(self, k)[keep] for k in _PARTS), slope=self.slope)
+
+    def fitted(self) -> Iterate:
+        """After a change of pairs: the slope follows the prediction."""
+        return replace(self, slope=self.slope.fitted(self.prediction))
 
 
 def central(table: Table, pairs: Pairs, pull: Tensor, beta: float, mu: float) -> Iterate:
@@ -109,8 +116,8 @@ def objective(program: Program, at: Iterate) -> float:
 
 
 def residual(program: Program, at: Iterate) -> Tensor:
-    """y + Kᵀλ − Aᵀ∇L, (J, p)."""
-    theta = program.loss.gradient(at.prediction.view(program.operator.output_shape)).reshape(-1)
+    """y + Kᵀλ − AᵀΘ, (J, p)."""
+    theta = at.slope.theta(program.loss, at.prediction)
     return at.y + at.pairs.pushed(at.multipliers) - at.pairs.adjoint(theta)
 
 
@@ -123,7 +130,8 @@ def advance(program: Program, table: Table, at: Iterate) -> Iterate:
     here, beta = step.caps.point, program.beta
     mu = at.complementarity(beta) / at.degree
     squared = product(here, here)
-    affine = step.direction((-squared[0], -squared[1]), -at.multipliers * at.s, refined=False)
+    bends = at.slope.products()
+    affine = step.direction((-squared[0], -squared[1]), -at.multipliers * at.s, -bends, refined=False)
     ahead = step.moved(affine, min(1.0, step.longest(affine)))
     # while the residual is far from zero, a small μ would only pin the iterate to the boundary
     lag = _LAG * float((step.residual * at.u).sum(1).abs().sum()) / at.complementarity(beta)
@@ -131,14 +139,16 @@ def advance(program: Program, table: Table, at: Iterate) -> Iterate:
     second = product(*step.scaled(affine, 0.0))
     caps = aim - squared[0] - second[0], -squared[1] - second[1]
     rows = aim - at.multipliers * at.s - affine.s * affine.multipliers
-    best = step.direction(caps, rows)
+    bends = aim - bends - at.slope.second(affine.slope)
+    best = step.direction(caps, rows, bends)
     length = min(1.0, _BOUNDARY * step.longest(best))
     for _ in range(_CORRECTIONS):
         trial = step.moved(best, min(1.0, 1.5 * length + 0.1))
         more = _towards(product(*step.scaled(trial, beta)), aim)
         caps = caps[0] + more[0], caps[1] + more[1]
         rows = rows + _into_band(trial.s * trial.multipliers, aim)
-        other = step.direction(caps, rows)
+        bends = bends + _into_band(trial.slope.products(), aim)
+        other = step.direction(caps, rows, bends)
         longer = min(1.0, _BOUNDARY * step.longest(other))
         if longer < length + _WORTHWHILE:
             break
@@ -162,33 +172,33 @@ def _towards(value: Points, aim: float) -> Points:
 
 class _Step:
     def __init__(self, program: Program, table: Table, at: Iterate):
-        loss, shape = program.loss, program.operator.output_shape
-        prediction = at.prediction.view(shape)
-        curvature = loss.hessian_product(prediction, torch.ones_like(prediction)).reshape(-1)
-        curvature = curvature.clamp_min(_CURVATURE * loss.smoothness())
-        self.at = at
+        curvature = at.slope.curvature(program.loss, at.prediction)
+        self.at, self.loss = at, program.loss
         self.residual = residual(program, at)
         self.caps = Scaling.of((at.t, at.u), (torch.full_like(at.t, program.beta), at.y))
         rough = at.complementarity(program.beta) > _PRECISE * objective(program, at)
         self.newton = Newton.of(table, at.pairs, self.caps, at.multipliers / at.s, curvature, rough)
 
-    def direction(self, caps: Points, rows: Tensor, refined: bool = True) -> Iterate:
-        """For the wanted changes of both complementarities: of the caps (scaled), of the rows λ∘s."""
+    def direction(self, caps: Points, rows: Tensor, bends: Tensor, refined: bool = True) -> Iterate:
+        """For the wanted changes of the complementarities: of the caps (scaled), of the rows λ∘s, of the slope."""
         at, pairs = self.at, self.at.pairs
         head, tail = self.caps.without_head(self.caps.inverse(self.caps.divided(caps)))
         push = rows / at.s
-        rhs = self.residual + tail + pairs.pushed(push)
+        offset = at.slope.offset(self.loss, at.prediction, bends)
+        rhs = self.residual + tail + pairs.pushed(push) - pairs.adjoint(offset)
         du, good = self.newton.solve(rhs) if refined else (self.newton.roughly(rhs), True)
         if not good and self.newton.rough:
             self.newton = self.newton.in_double()
             du, _ = self.newton.solve(rhs)
         dt, bent = self.caps.slopes(du)
         ds = pairs.slack(du)
-        return Iterate(pairs, du, head + dt, tail - bent, ds, push - self.newton.weight * ds)
+        slope = at.slope.direction(self.loss, at.prediction, pairs.forward(du), bends)
+        return Iterate(pairs, du, head + dt, tail - bent, ds, push - self.newton.weight * ds, slope)
 
     def longest(self, d: Iterate) -> float:
         at = self.at
         falls = [float((-change / value).amax()) for change, value in ((d.s, at.s), (d.multipliers, at.multipliers))]
+        falls.append(at.slope.fall(d.slope))
         rows = 1 / max(falls) if max(falls) > 0 else float("inf")
         x, z = self.scaled(d, 0.0)
         return min(rows, self.caps.longest(x), self.caps.longest(z))
@@ -200,4 +210,4 @@ class _Step:
     def moved(self, d: Iterate, step: float) -> Iterate:
         at = self.at
         changed = {k: getattr(at, k) + step * getattr(d, k) for k in _PARTS}
-        return replace(at, **changed)
+        return replace(at, slope=at.slope.moved(d.slope, step), **changed)

@@ -22,6 +22,7 @@ from provenet.solvers.ipm_blocks import LinAlgError
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.relu_ipm import Iterate, advance, central, objective
 from provenet.solvers.relu_ipm_pairs import Pairs, Table
+from provenet.solvers.relu_ipm_slope import first_slope
 from provenet.variable import Factors
 
 _FIRST = 0.5  # of the objective: the complementarity of the first iterate
@@ -31,6 +32,7 @@ _MOST_SQUARES = 2e8  # numbers in the table of Φ_rΦ_rᵀ
 _ROUND = 0.1  # what a round leaves of the complementarity
 _FIRST_STEP, _STEP = 4e-5, 0.01  # the gap the first step wants, and what later ones want to be left of it
 _AIM = 0.3  # of the gap a step wants, for the complementarity alone
+_BEYOND = 0.01  # of the complementarity a step aims at
 _ROUNDS = 12  # a step
 _ITERATIONS = 40  # a round
 _SETTLED = 0.3  # of the complementarity, relatively: so far above β may the polar of a settled pair be
@@ -84,7 +86,7 @@ class ReluState:
 
 @dataclass(frozen=True)
 class ReluWorkingSet(Method[ReluState]):
-    """first: pairs to begin with; None: all, or as many as have `_FILL` unknowns a sample."""
+    """first: pairs to begin with; None: all, or as many as have `_FILL` unknowns a sample; for Huber all."""
 
     first: int | None = None
 
@@ -98,8 +100,6 @@ class ReluWorkingSet(Method[ReluState]):
             return "it needs the ReLU program of a block with a table of rows."
         if op.q != 1 or op.output_shape[-1] != 1:
             return f"it needs one output; this program has {max(op.q, op.output_shape[-1])}."
-        if isinstance(program.loss, Huber):
-            return "its Newton steps need a loss without kinks in its slope, and Huber's has two a sample."
         if op.dtype != torch.float64:
             return "it works in float64 only."
         squares = len(program.gauge.cones.rows) * op.p * (op.p + 1) / 2
@@ -150,8 +150,11 @@ class ReluWorkingSet(Method[ReluState]):
 
     def _first(self, program: Program) -> int:
         op = program.operator
-        wanted = max(64, _FILL * op.kernel_rows // op.p) if self.first is None else self.first
-        return min(wanted, 2 * op.n_gates)
+        if self.first is not None:
+            return min(self.first, 2 * op.n_gates)
+        if isinstance(program.loss, Huber):  # pairs that join late push samples over its kinks
+            return 2 * op.n_gates
+        return min(max(64, _FILL * op.kernel_rows // op.p), 2 * op.n_gates)
 
     def _begin(self, program: Program, state: ReluState) -> ReluState:
         """The pairs that the zero network misses most, and those of the start, all at central points."""
@@ -170,6 +173,7 @@ class ReluWorkingSet(Method[ReluState]):
         nothing = torch.zeros(len(gates), op.p, dtype=op.dtype)
         both = central(table, _pairs(program, table, gates), nothing, program.beta, mu)  # the sign does not matter yet
         iterate = both.select(pairs, pairs.place)
+        iterate = replace(iterate, slope=first_slope(program.loss, iterate.prediction, mu))
         return replace(state, prices=prices, iterate=iterate)
 
     def _round(self, program: Program, state: ReluState, aim: float) -> ReluState:
@@ -182,7 +186,8 @@ class ReluWorkingSet(Method[ReluState]):
             value = objective(program, at)
             left = at.complementarity(beta)
             settled = _own_polar(program, at).max() <= beta * (1 + _SETTLED * left / value)
-            if (settled and left <= max(_ROUND * now, aim * value)) or deadline.over():
+            beyond = left <= _BEYOND * aim * value  # from here on rounding alone keeps the polar from settling
+            if (settled and left <= max(_ROUND * now, aim * value)) or beyond or deadline.over():
                 break
         return self._priced(program, replace(state, iterate=at))
 
@@ -191,7 +196,7 @@ class ReluWorkingSet(Method[ReluState]):
         at, beta, table = state.iterate, program.beta, state.table
         assert at is not None
         P, loss = program.operator.n_gates, program.loss
-        theta = loss.gradient(at.prediction.view(program.operator.output_shape))
+        theta = at.slope.theta(loss, at.prediction).view(program.operator.output_shape)
         wanted = _wanted(program, theta)
         names = at.pairs.gate + P * (at.pairs.sign < 0)
         own = _own_polar(program, at)
@@ -210,14 +215,15 @@ class ReluWorkingSet(Method[ReluState]):
             keep = torch.ones(len(names), dtype=torch.bool)
             keep[small[size <= _CLOSED * beta]] = False
             keep[at.t.argmax()] = True  # far from settled all may look closed, and an empty set has no way on
-            names = names[keep]
-            at = at.select(_pairs(program, table, names), torch.nonzero(keep).flatten())
+            fewer = at.select(_pairs(program, table, names[keep]), torch.nonzero(keep).flatten()).fitted()
+            if fewer.complementarity(beta) <= left:  # else the loss would feel it
+                at, names = fewer, names[keep]
         rising = torch.nonzero(length > _ENTER * beta).flatten()
         if len(rising):
             rising = rising[torch.argsort(length[rising], descending=True)[: max(_BATCH, len(names))]]
             pull = -wanted[others[rising]] * (_INSIDE * beta / length[rising])[:, None]
             newcomers = central(table, _pairs(program, table, others[rising]), pull, beta, mu)
-            at = at.joined(_pairs(program, table, torch.cat([names, others[rising]])), newcomers)
+            at = at.joined(_pairs(program, table, torch.cat([names, others[rising]])), newcomers).fitted()
         return replace(state, prices=prices, iterate=at, gap=gap)
 
 
@@ -234,8 +240,8 @@ def _pairs(program: Program, table: Table, which: Tensor) -> Pairs:
 
 
 def _own_polar(program: Program, at: Iterate) -> Tensor:
-    """‖Aᵀ∇L − Kᵀλ‖ (J,): the iterate's own multipliers bound the polar of its pairs."""
-    theta = program.loss.gradient(at.prediction.view(program.operator.output_shape)).reshape(-1)
+    """‖AᵀΘ − Kᵀλ‖ (J,): the iterate's own multipliers bound the polar of its pairs."""
+    theta = at.slope.theta(program.loss, at.prediction)
     return torch.linalg.vector_norm(at.pairs.adjoint(theta) - at.pairs.pushed(at.multipliers), dim=1)
 
 

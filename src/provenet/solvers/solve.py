@@ -66,7 +66,7 @@ def solve(
         _check_start(problem.program, begin)
     with deadline.within(max_seconds):
         done, name = _run_reduced(problem.program, method, limits, begin, tell)
-    with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(max_seconds)):
+    with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(max_seconds, done.seconds)):
         certificate = _proven(problem, done, tol)
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
@@ -74,9 +74,11 @@ def solve(
     return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history, lower)
 
 
-def _for_the_proof(max_seconds: float | None) -> float | None:
-    """Seconds that the certificate may take beyond the limit; what it can prove by then is what it says."""
-    return None if max_seconds is None else max(_PROOF_SECONDS, _PROOF_SHARE * max_seconds)
+def _for_the_proof(max_seconds: float | None, used: float) -> float | None:
+    """Seconds for the certificate: what the run has left, and some beyond; what it can prove by then is what it says."""
+    if max_seconds is None:
+        return None
+    return max(max_seconds - used, 0.0) + max(_PROOF_SECONDS, _PROOF_SHARE * max_seconds)
 
 
 def _proven(problem: Problem, done: Run, tol: float) -> Certificate:
