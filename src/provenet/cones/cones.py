@@ -13,6 +13,8 @@ from provenet.cones.exact import Faces, faces
 _NOISE = 4.0  # times (p + 4)·eps: what any order of summation may make of a unit row times a vector
 _MOVES = 4  # straight off the walls: each may come too close to others
 _SAME = 1e-7  # of the largest singular value of unit rows: smaller ones come from a row counted twice
+_PUSH_WORK = 1e9  # multiply-adds up to which walls are pushed off straight
+_FAR = 1e6  # of a neuron's length: a move to the inside that is longer would leave nothing of it
 _TINY = 1e-300
 
 
@@ -72,7 +74,8 @@ class Cones:
         inside = self.inside[gate]
         room = self.slack(inside, gate)
         step = (self._missing(moved, gate, 2.0) / (room - 2 * self._rounding).clamp_min(_TINY)).amax(1)
-        return moved + step[:, None] * inside
+        far = step > _FAR * torch.linalg.vector_norm(moved, dim=1)  # rounding fills the cone: no neuron fits in
+        return torch.where(far[:, None], 0.0, moved + torch.where(far, 0.0, step)[:, None] * inside)
 
     def _off_walls(self, u: Tensor, gate: Tensor) -> Tensor:
         """u moved by the shortest steps off the rows it is too close to."""
@@ -83,6 +86,8 @@ class Cones:
                 break
             close |= missing > 0
             most = min(int(close.sum(1).max()), u.shape[1])
+            if len(u) * most**2 * u.shape[1] > _PUSH_WORK:
+                break
             order = torch.topk(torch.where(close, 1 + missing, 0.0), most, dim=1).indices
             used = torch.gather(self.signs[gate] * close, 1, order)
             walls = self.rows[order] * used[:, :, None]  # (N', most, p)

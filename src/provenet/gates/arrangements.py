@@ -20,7 +20,7 @@ _EPS = float(np.finfo(np.float64).eps)
 _SAME = 8.0  # times what rounding may have done to unit normals: closer than this they are one
 _APART = 1e-11  # closer than this, but not the same, no cell between them can be told from rounding
 _ON = 2e-14  # of its length: a point this close to a hyperplane is on it
-_MOST = 2_000_000
+_MOST = 200_000
 
 
 class NotEnumerable(ValueError):
