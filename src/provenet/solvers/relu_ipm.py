@@ -62,10 +62,11 @@ class Iterate:
 
     def joined(self, pairs: Pairs, other: Iterate) -> Iterate:
         """Both, for the pairs of both, in this order."""
-        return Iterate(pairs, *(torch.cat([getattr(self, k), getattr(other, k)]) for k in _PARTS), slope=self.slope)
+        both = {k: torch.cat([getattr(self, k), getattr(other, k)]) for k in _PARTS}
+        return replace(self, pairs=pairs, **both)  # type: ignore[arg-type]
 
     def select(self, pairs: Pairs, keep: Tensor) -> Iterate:
-        return Iterate(pairs, *(getattr(self, k)[keep] for k in _PARTS), slope=self.slope)
+        return replace(self, pairs=pairs, **{k: getattr(self, k)[keep] for k in _PARTS})
 
     def fitted(self) -> Iterate:
         """After a change of pairs: the slope follows the prediction."""
