@@ -8,6 +8,7 @@ from typing import Any
 
 from provenet import memory
 from provenet.gauges import ConeNuclear
+from provenet.operators import MLPOperator
 from provenet.polar import is_large
 from provenet.problem import Program
 from provenet.solvers.admm import ADMM
@@ -111,8 +112,9 @@ def _automatic(program: Program) -> list[Stage]:
     only_neurons = is_large(program.operator) or _dense_work(program) > _DENSE_WORK  # fit, or are quick enough
     if only_neurons and program.gauge.rotates:
         return [Stage(_able(BM(), program))]
-    narrow = Subspace()
-    if program.operator.n_gates > 1 and program.operator.p >= _MANY_DIRECTIONS and narrow.refuses(program) is None:
+    narrow, op = Subspace(), program.operator
+    kernel_is_better = program.loss.quadratic and isinstance(op, MLPOperator)  # ADMM is exact in Ŷ, and its steps cheap
+    if op.n_gates > 1 and op.p >= _MANY_DIRECTIONS and not kernel_is_better and narrow.refuses(program) is None:
         return [Stage(_able(narrow, program)), *_finishes(program)]
     interior, kernel = IPM(), ADMM()
     if interior.refuses(program) is None and _ipm_work(program) <= _IPM_WORK:

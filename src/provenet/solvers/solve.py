@@ -75,7 +75,7 @@ def solve(
 
 
 def _for_the_proof(max_seconds: float | None, used: float) -> float | None:
-    """Seconds for the certificate: what the run has left, and some beyond; what it can prove by then is what it says."""
+    """Seconds for the certificate: what the run has left, and some beyond; it says what it can prove by then."""
     if max_seconds is None:
         return None
     return max(max_seconds - used, 0.0) + max(_PROOF_SECONDS, _PROOF_SHARE * max_seconds)
@@ -86,8 +86,7 @@ def _proven(problem: Problem, done: Run, tol: float) -> Certificate:
     program = problem.program
     try:
         if done.status is Status.SOLVED:
-            dual = max((record.dual for record in done.history), default=float("inf"))
-            done.factors = tidied(program, done.factors, max(dual, done.lower), 0.9 * tol)
+            done.factors = tidied(program, done.factors, 0.9 * tol)
         done.factors = _feasible(program, done.factors)
         return certify(problem, problem.network(done.factors), tol)
     except KeyboardInterrupt:
