@@ -37,7 +37,8 @@ def check_honest(solution: pn.Solution, X: Any, Y: Any, sample_weight: Any = Non
     verdict = verify_network(problem, network, *arrays, sample_weight, mask)
     if certificate.primal != 0:
         assert verdict.primal == pytest.approx(certificate.primal, rel=1e-9)
-        assert verdict.relative_gap == pytest.approx(certificate.relative_gap, abs=1e-9)
+        # a large gap hangs on residuals that, at a tiny β, are rounding in both
+        assert verdict.relative_gap == pytest.approx(certificate.relative_gap, abs=1e-9, rel=1e-4)
     else:
         assert verdict.primal == 0
         assert verdict.dual == 0

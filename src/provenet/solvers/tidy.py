@@ -45,7 +45,7 @@ def _is_cone_program(program: Program) -> bool:
 
 
 def _proves(program: Program, fewer: Factors, factors: Factors, tol: float) -> bool:
-    """Whether fewer neurons have a gap of ``tol`` as well; no polar is spent where the objective tells that they don't."""
+    """Whether fewer neurons have a gap of ``tol`` as well; no polar is spent where the objective says no."""
     before = float(program.objective_factors(factors))
     if not float(program.objective_factors(fewer)) <= before + _SPARE * tol * abs(before):
         return False
