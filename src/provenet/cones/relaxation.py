@@ -23,6 +23,7 @@ from provenet.cones.projection import project
 _ROUNDS = 24
 _NEW = 2  # times p pairs join in each round
 _STEPS = 80
+_EACH, _MOST_WORK = 10, 3e10  # factorisations of a round, about, and multiply-adds of all rounds
 _MOST_ROWS = 600  # looked at for violated pairs, of each gate
 _ENTRIES = 2**24  # of KUKᵀ at a time
 _SHRINK = 0.1  # of the barrier, each time Newton has caught up with it
@@ -61,8 +62,10 @@ def relaxed(cones: Cones, G: Tensor, u: Tensor, target: Tensor) -> Tensor:
     accuracy = torch.full_like(best, _FIRST)
     open_ = torch.nonzero(best > goal).flatten()
     pairs = pairs.select(open_)
+    work = 0.0
     for _ in range(_ROUNDS):
-        if open_.numel() == 0 or deadline.over():
+        work += _EACH * open_.numel() * float(pairs.weight.shape[1]) ** 3
+        if open_.numel() == 0 or work > _MOST_WORK or deadline.over():
             break
         value, S, U = _minimise(unit[open_], pairs, goal[open_], accuracy[open_])
         best[open_] = torch.minimum(best[open_], value + depth * (1 + (S * pairs.weight).sum(1)))
