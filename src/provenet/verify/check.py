@@ -123,7 +123,8 @@ def verify(
 
     weighted = (w * theta).reshape(Y.shape)  # the gradient of the weighted loss
     sizes = first.shape[1], second.shape[1]
-    polar_max = max(data.polar(b, weighted, sizes, parts) for b in range(groups))
+    unit = 2.0 ** np.clip(np.frexp(np.abs(weighted).max())[1], -1000, 1000)  # squares of what is tiny would vanish
+    polar_max = unit * max(data.polar(b, weighted / unit, sizes, parts) for b in range(groups))
     largest = beta / polar_max if polar_max > 0 else np.inf
     tau = best_squared_scale(theta, Y.reshape(rows), w, largest) if loss == "squared" else min(1.0, largest)
     dual = -float((w * conjugate(tau)).sum())
