@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import provenet as pn
-from provenet.solvers.cvx import CVX
+from provenet.solvers.reference.cvx import CVX
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import scipy.fft
 import provenet as pn
 from benchmarks.peers import Result, best_of, provenet
 from provenet.data.demo import spiral
-from provenet.solvers.closed_form import ClosedForm
+from provenet.solvers.cones.closed_form import ClosedForm
 
 
 class Case(NamedTuple):

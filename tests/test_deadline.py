@@ -15,8 +15,8 @@ from provenet import deadline
 from provenet.cones import Cones, cone_pca, project
 from provenet.gauges import ConeNuclear
 from provenet.polar.everywhere import Pull, strongest
+from provenet.solvers.cones.bm import ReluBM
 from provenet.solvers.loop import Limits, run
-from provenet.solvers.relu_bm import ReluBM
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:

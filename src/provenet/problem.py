@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from provenet.gates import pattern_key
 from provenet.gauges import Bounds, Gauge
-from provenet.gauges.mixed import WEIGHT_DECAY
+from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.losses import Loss
 from provenet.operators import Operator
 from provenet.polar import polar_bounds

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet.operators import pooled as pooled_operators
+from provenet.operators.bases import pooled as pooled_operators
 from provenet.testing import check_block, check_operator
 
 ACTIVATIONS = ("linear", "gated_relu")

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet.operators.fourier import FNOMeanOperator
-from provenet.operators.grouped import GroupedOperator, Part
-from provenet.operators.mlp import MLPOperator
+from provenet.operators.blocks.fourier import FNOMeanOperator
+from provenet.operators.blocks.mlp import MLPOperator
+from provenet.operators.wrappers.grouped import GroupedOperator, Part
 from provenet.testing import check_block, check_operator
 
 ACTIVATIONS = ("linear", "gated_relu")
@@ -165,9 +165,9 @@ def test_contracts(s: int, block: pn.FNO, activation: str, readout: str) -> None
 @pytest.mark.parametrize("block", [pn.FNO(), pn.BFNO(groups=2, grid=(2, 2))], ids=str)
 def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch, block: pn.FNO, activation: str, readout: str) -> None:
     """A sample at a time, no features kept, X transformed batch by batch."""
-    monkeypatch.setattr("provenet.operators.batched._TILE_BYTES", 1)
-    monkeypatch.setattr("provenet.operators.batched._KEEP_BYTES", 0)
-    monkeypatch.setattr("provenet.operators.pooled._KEEP_NUMBERS", 0)
+    monkeypatch.setattr("provenet.operators.bases.batched._TILE_BYTES", 1)
+    monkeypatch.setattr("provenet.operators.bases.batched._KEEP_BYTES", 0)
+    monkeypatch.setattr("provenet.operators.bases.pooled._KEEP_NUMBERS", 0)
     check_operator(problem_of(block, tokens(4, 4, 2), activation, readout).program.operator)
 
 

@@ -8,8 +8,8 @@ import provenet as pn
 from provenet.gauges import GroupNorm
 from provenet.operators import MLPOperator
 from provenet.problem import Program
-from provenet.solvers.cvx import CVX, matrix
 from provenet.solvers.loop import Limits, run
+from provenet.solvers.reference.cvx import CVX, matrix
 from provenet.testing.bank import make_case
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from provenet.gauges import Bounds, GroupNorm, NuclearNorm
-from provenet.gauges.nuclear import spectral_norms
+from provenet.gauges.prox.nuclear import spectral_norms
 from provenet.testing import check_gauge
 
 

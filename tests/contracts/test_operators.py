@@ -33,7 +33,7 @@ def test_mlp_operator_is_the_formula(gates: int) -> None:
 
 def test_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows are worked on in tiles; a tile of one row gives the same."""
-    monkeypatch.setattr("provenet.operators.mlp._TILE_BYTES", 1)
+    monkeypatch.setattr("provenet.operators.blocks.mlp._TILE_BYTES", 1)
     check_operator(operator(7, 3, 5, 2))
 
 

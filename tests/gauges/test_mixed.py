@@ -14,7 +14,7 @@ import provenet as pn
 from provenet.blocks import formulate
 from provenet.certificates import certify
 from provenet.gauges import LineNorm, NuclearNorm, SignNorm
-from provenet.gauges.mixed import MOST_SIGNS, gauge_of, norms, signs
+from provenet.gauges.prox.mixed import MOST_SIGNS, gauge_of, norms, signs
 from provenet.io.model import SavedModel
 from provenet.nn import MLP
 from provenet.operators import Lifted, MLPOperator

@@ -10,13 +10,13 @@ import torch
 
 import provenet as pn
 from provenet.problem import Program
-from provenet.solvers.bm import BM
-from provenet.solvers.bm_amplitudes import best_amplitudes
-from provenet.solvers.bm_descent import Plateau
-from provenet.solvers.bm_factors import Groups, compress, gaussian, gradient, place
-from provenet.solvers.bm_hessian import DenseModel, ProductModel
-from provenet.solvers.bm_newton import NewtonSettings
 from provenet.solvers.loop import Limits, run
+from provenet.solvers.neurons.amplitudes import best_amplitudes
+from provenet.solvers.neurons.bm import BM
+from provenet.solvers.neurons.descent import Plateau
+from provenet.solvers.neurons.hessian import DenseModel, ProductModel
+from provenet.solvers.neurons.newton import NewtonSettings
+from provenet.solvers.neurons.place import Groups, compress, gaussian, gradient, place
 from provenet.solvers.status import Status
 from provenet.variable import Factors
 

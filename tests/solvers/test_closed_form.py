@@ -14,7 +14,7 @@ from provenet.gates.arrangements import arrangements
 from provenet.gates.spike_free import spike_free_stretch
 from provenet.gauges import ConeNuclear, SpikeFree
 from provenet.problem import Problem
-from provenet.solvers.closed_form import _factors, nonnegative_basis
+from provenet.solvers.cones.closed_form import _factors, nonnegative_basis
 
 
 def orthonormal_rows(n: int, d: int, seed: int = 0) -> np.ndarray:

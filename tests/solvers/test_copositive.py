@@ -14,9 +14,9 @@ from provenet.cones import Cones
 from provenet.data.demo import spiral
 from provenet.gauges import ConeNuclear
 from provenet.problem import Problem
-from provenet.solvers.copositive import Copositive, is_tight
-from provenet.solvers.copositive_rounding import neurons
-from provenet.solvers.copositive_walls import Walls
+from provenet.solvers.interior.copositive.dense import Copositive, is_tight
+from provenet.solvers.interior.copositive.rounding import neurons
+from provenet.solvers.interior.copositive.walls import Walls
 
 
 def formulated(X: np.ndarray, Y: np.ndarray, share: float, weight: np.ndarray | None = None) -> Problem:

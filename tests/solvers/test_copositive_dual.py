@@ -10,11 +10,11 @@ import provenet as pn
 from provenet.cones import Cones
 from provenet.gauges import ConeNuclear
 from provenet.problem import Problem
-from provenet.solvers.copositive import Copositive
-from provenet.solvers.copositive_barrier import Barrier
-from provenet.solvers.copositive_conjugate import conjugate_of
-from provenet.solvers.copositive_cuts import Cuts
-from provenet.solvers.copositive_dual import CopositiveDual, DualState
+from provenet.solvers.interior.copositive.barrier import Barrier
+from provenet.solvers.interior.copositive.conjugate import conjugate_of
+from provenet.solvers.interior.copositive.cuts import Cuts
+from provenet.solvers.interior.copositive.dense import Copositive
+from provenet.solvers.interior.copositive.dual import CopositiveDual, DualState
 
 LOSSES = ("squared", "softmax", "logistic", "huber")
 
@@ -107,7 +107,7 @@ def test_the_name_takes_what_the_dense_form_refuses() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_any_multipliers_prove_a_bound(seed: int) -> None:
     """After the first steps, with Θ and s changed at random: never above a network's objective."""
-    from provenet.solvers.copositive_bound import proven
+    from provenet.solvers.interior.copositive.bound import proven
 
     rng = np.random.default_rng(seed)
     problem = posed("mlp", rng.standard_normal((15, 3)), rng.standard_normal((15, 2)), gates="all")

@@ -7,7 +7,7 @@ import pytest
 
 import provenet as pn
 from provenet.solvers import Status
-from provenet.solvers.cutting_plane import CuttingPlane
+from provenet.solvers.cones.cutting_plane import CuttingPlane
 
 
 @pytest.mark.parametrize("seed", range(10))

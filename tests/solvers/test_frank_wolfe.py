@@ -13,9 +13,9 @@ from provenet.cones import cone_pca
 from provenet.data.demo import spiral
 from provenet.problem import Problem
 from provenet.solvers import Status
-from provenet.solvers.frank_wolfe import FrankWolfe, merge
-from provenet.solvers.frank_wolfe_classic import largest_atom
-from provenet.solvers.second_layers import atom_columns, best_second_layers, distinct
+from provenet.solvers.cones.classic import largest_atom
+from provenet.solvers.cones.frank_wolfe import FrankWolfe, merge
+from provenet.solvers.cones.second_layers import atom_columns, best_second_layers, distinct
 from provenet.variable import Factors
 
 

@@ -12,10 +12,10 @@ from provenet.losses import Squared
 from provenet.operators import MLPOperator
 from provenet.problem import Problem, Program
 from provenet.solvers import Limits, Status
-from provenet.solvers.ipm import IPM
-from provenet.solvers.ipm_blocks import Scaling, to_blocks, to_vector
-from provenet.solvers.ipm_newton import centre_at
-from provenet.solvers.ipm_rows import DenseRows, GatedRows, prepare
+from provenet.solvers.interior.blocks import Scaling, to_blocks, to_vector
+from provenet.solvers.interior.ipm import IPM
+from provenet.solvers.interior.newton import centre_at
+from provenet.solvers.interior.rows import DenseRows, GatedRows, prepare
 from provenet.solvers.loop import run
 
 

@@ -10,10 +10,10 @@ from torch import Tensor
 import provenet as pn
 from provenet.operators import BatchedOperator, PooledOperator
 from provenet.polar import bounds
-from provenet.solvers import bm_hessian
-from provenet.solvers.bm import BM
-from provenet.solvers.bm_factors import place
-from provenet.solvers.bm_newton import NewtonSettings
+from provenet.solvers.neurons import hessian
+from provenet.solvers.neurons.bm import BM
+from provenet.solvers.neurons.newton import NewtonSettings
+from provenet.solvers.neurons.place import place
 from provenet.solvers.plan import plan
 from provenet.variable import Factors
 
@@ -32,7 +32,7 @@ def large(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every stack counts as large, may not be formed, and no exact bound is affordable."""
     monkeypatch.setattr(bounds, "LARGE_BYTES", 0)
     monkeypatch.setattr(bounds, "_FINAL_WORK", 0)
-    monkeypatch.setattr(bm_hessian, "_FORMED_NUMBERS", 0)
+    monkeypatch.setattr(hessian, "_FORMED_NUMBERS", 0)
 
     def refuse(*_: Tensor) -> Tensor:
         raise AssertionError("a stack was formed")
@@ -66,7 +66,7 @@ def test_products_alone_make_the_same_newton_model() -> None:
     left, right = (torch.randn(6, size, generator=generator, dtype=torch.float64) for size in (12, 5))
     at = place(program, Factors(left, right, torch.arange(6) % 4))
     step = torch.randn(6, 17, generator=generator, dtype=torch.float64)
-    model = bm_hessian.ProductModel(program, at, 10)
+    model = hessian.ProductModel(program, at, 10)
     coupling = model.product(step, coupled=True) - model.product(step, coupled=False)
     theta = program.loss.gradient(at.prediction)
     basis = torch.eye(5, dtype=torch.float64)

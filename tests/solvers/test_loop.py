@@ -12,8 +12,8 @@ import torch
 
 import provenet as pn
 from provenet.problem import Program
-from provenet.solvers.apg import APG
 from provenet.solvers.loop import Limits, Method, Point, Record, run
+from provenet.solvers.stacks.apg import APG
 from provenet.variable import Factors
 
 

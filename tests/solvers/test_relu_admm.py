@@ -10,9 +10,9 @@ import torch
 
 import provenet as pn
 from provenet.cones import Cones
-from provenet.gauges.cone_norm import ConeNorm
+from provenet.gauges.cones.norm import ConeNorm
 from provenet.operators import MLPOperator
-from provenet.operators.signed import SignedOperator
+from provenet.operators.wrappers.signed import SignedOperator
 from provenet.solvers import Status
 from provenet.testing import check_operator
 

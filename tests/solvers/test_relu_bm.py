@@ -13,8 +13,8 @@ import provenet as pn
 from provenet.blocks.implicit import implicit_cones
 from provenet.gauges import ConeNuclear
 from provenet.solvers import Solution, to_relu
-from provenet.solvers.relu_bm import ReluBM
-from provenet.solvers.relu_faces import descent, feasible
+from provenet.solvers.cones.bm import ReluBM
+from provenet.solvers.cones.faces import descent, feasible
 from provenet.variable import Factors
 
 

@@ -13,11 +13,11 @@ from provenet.gauges import ConeNuclear
 from provenet.losses import Huber
 from provenet.problem import Problem
 from provenet.solvers import Status
-from provenet.solvers.relu_ipm import advance, central, residual
-from provenet.solvers.relu_ipm_caps import Scaling, determinant, product
-from provenet.solvers.relu_ipm_pairs import Pairs, Table
-from provenet.solvers.relu_ipm_slope import Bent, first_slope
-from provenet.solvers.relu_working_set import ReluWorkingSet
+from provenet.solvers.interior.pairs.caps import Scaling, determinant, product
+from provenet.solvers.interior.pairs.ipm import advance, central, residual
+from provenet.solvers.interior.pairs.pairs import Pairs, Table
+from provenet.solvers.interior.pairs.slope import Bent, first_slope
+from provenet.solvers.interior.pairs.working_set import ReluWorkingSet
 
 ROUNDING = 1e-11
 

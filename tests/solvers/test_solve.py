@@ -8,11 +8,11 @@ import torch
 
 import provenet as pn
 from provenet import memory
+from provenet.solvers.interior.active import WorkingSetIPM
 from provenet.solvers.loop import Limits, run
 from provenet.solvers.plan import plan
 from provenet.solvers.solve import _judged
 from provenet.solvers.threads import right_threads
-from provenet.solvers.working_set import WorkingSetIPM
 from provenet.verify import verify
 
 

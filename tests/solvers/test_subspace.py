@@ -10,12 +10,12 @@ import torch
 
 import provenet as pn
 from provenet.operators import Operator
-from provenet.operators.pooled import PooledOperator
-from provenet.solvers import subspace
+from provenet.operators.bases.pooled import PooledOperator
 from provenet.solvers.loop import Run
 from provenet.solvers.plan import plan
+from provenet.solvers.stacks import subspace
+from provenet.solvers.stacks.subspace import Subspace
 from provenet.solvers.status import Status
-from provenet.solvers.subspace import Subspace
 
 IMAGES = pn.CNN(kernel=3, padding=1, pool=2)
 BLOCKS = ["mlp", IMAGES, "attention", "mixer", "fno", "poolformer", "fnet"]
@@ -110,7 +110,7 @@ def test_an_interrupt_within_ends_the_whole_run(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_remembered_slope_is_the_callers_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provenet.operators.moments._KEEP_NUMBERS", 0)
+    monkeypatch.setattr("provenet.operators.bases.moments._KEEP_NUMBERS", 0)
     operator = posed("attention").program.operator
     residual = torch.randn(operator.output_shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     first = operator.adjoint(residual)

@@ -7,7 +7,7 @@ import pytest
 
 import provenet as pn
 from provenet.data.demo import spiral
-from provenet.solvers.tidy import tidied
+from provenet.solvers.cones.tidy import tidied
 from provenet.variable import Factors
 
 

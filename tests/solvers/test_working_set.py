@@ -4,9 +4,9 @@ import numpy as np
 import torch
 
 import provenet as pn
-from provenet.solvers.ipm import IPM
+from provenet.solvers.interior.active import WorkingSetIPM
+from provenet.solvers.interior.ipm import IPM
 from provenet.solvers.loop import Limits, run
-from provenet.solvers.working_set import WorkingSetIPM
 from provenet.variable import Factors
 
 

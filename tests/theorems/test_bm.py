@@ -8,10 +8,10 @@ import torch
 
 import provenet as pn
 from provenet.problem import Program
-from provenet.solvers.bm import BM
-from provenet.solvers.bm_escape import escape
-from provenet.solvers.bm_factors import Place, gradient, place
 from provenet.solvers.loop import Limits, run
+from provenet.solvers.neurons.bm import BM
+from provenet.solvers.neurons.escape import escape
+from provenet.solvers.neurons.place import Place, gradient, place
 from provenet.variable import Factors
 
 

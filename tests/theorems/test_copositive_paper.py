@@ -12,7 +12,7 @@ from provenet.cones.relaxation import relaxed
 from provenet.gates.arrangements import arrangements
 from provenet.gauges import ConeNuclear
 from provenet.problem import Problem, Program
-from provenet.solvers.copositive import Copositive, CopositiveState, is_tight, relaxed_bound
+from provenet.solvers.interior.copositive.dense import Copositive, CopositiveState, is_tight, relaxed_bound
 
 
 def formulated(X: np.ndarray, Y: np.ndarray, share: float) -> Problem:

@@ -11,11 +11,11 @@ import torch
 import provenet as pn
 from provenet.gauges import ConeNuclear
 from provenet.problem import Program
-from provenet.solvers.bm import BM
-from provenet.solvers.bm_factors import Place, gradient, place
+from provenet.solvers.cones.bm import ReluBM, escape
+from provenet.solvers.cones.faces import descent, feasible
 from provenet.solvers.loop import Limits, run
-from provenet.solvers.relu_bm import ReluBM, escape
-from provenet.solvers.relu_faces import descent, feasible
+from provenet.solvers.neurons.bm import BM
+from provenet.solvers.neurons.place import Place, gradient, place
 from provenet.variable import Factors
 
 

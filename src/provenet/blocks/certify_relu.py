@@ -20,7 +20,7 @@ from provenet.blocks.foreign import read_module
 from provenet.blocks.improve import improved, objective
 from provenet.certificates import Certificate, certificate_from, gap_at, relu_point
 from provenet.gates.arrangements import NotEnumerable, count_bound
-from provenet.gauges.mixed import WEIGHT_DECAY
+from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.nn import TwoLayer
 from provenet.polar.everywhere import Pull, climb, strongest
 from provenet.problem import Problem

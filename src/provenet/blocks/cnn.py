@@ -13,7 +13,7 @@ from provenet import memory
 from provenet import nn as modules
 from provenet.blocks.base import Block
 from provenet.nn.cnn import Convolution, pooling_matrix
-from provenet.operators.cnn import CNNOperator, Windows
+from provenet.operators.blocks.cnn import CNNOperator, Windows
 
 _PATCH_NUMBERS = 2**22  # patches at a time
 _TABLE_SHARE = 0.1  # of the free memory: a table of all patches may take so much

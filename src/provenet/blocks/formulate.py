@@ -26,7 +26,7 @@ from provenet.gates.arrangements import arrangements, doubt
 from provenet.gates.interior import moved_inside
 from provenet.gates.spike_free import open_gate, spike_free_stretch
 from provenet.gauges import ConeColumns, ConeNuclear, Gauge, SpikeFree
-from provenet.gauges.mixed import WEIGHT_DECAY, Penalty, as_penalty, gauge_of
+from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, as_penalty, gauge_of
 from provenet.losses import LOSSES, Loss
 from provenet.losses.base import power_of_four
 from provenet.nn.base import ACTIVATIONS, READOUTS

@@ -12,9 +12,9 @@ from provenet.blocks.base import Block, check_tokens
 from provenet.blocks.tokens import as_grid, grid_of
 from provenet.nn.fourier import correlate, spectrum
 from provenet.operators import Operator, TokenMeanOperator
-from provenet.operators.fourier import FNOMeanOperator, FNOTokensOperator
-from provenet.operators.grouped import GroupedOperator, Part
-from provenet.operators.repeated import RepeatedOperator
+from provenet.operators.blocks.fourier import FNOMeanOperator, FNOTokensOperator
+from provenet.operators.wrappers.grouped import GroupedOperator, Part
+from provenet.operators.wrappers.repeated import RepeatedOperator
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from provenet import nn as modules
 from provenet.blocks.base import Block, check_tokens
 from provenet.nn.mixer import mix_tokens
 from provenet.operators import Operator
-from provenet.operators.mixer import MixerColumnsOperator, MixerMeanOperator, MixerTokensOperator
-from provenet.operators.repeated import RepeatedOperator
+from provenet.operators.blocks.mixer import MixerColumnsOperator, MixerMeanOperator, MixerTokensOperator
+from provenet.operators.wrappers.repeated import RepeatedOperator
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from provenet.certificates.conditions import rank_conditions
 from provenet.certificates.gap import Gap, duality_gap, relative_gap
-from provenet.gauges.mixed import WEIGHT_DECAY, Penalty, in_words, written
+from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, in_words, written
 from provenet.problem import Problem, Program
 from provenet.variable import Factors
 

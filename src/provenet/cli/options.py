@@ -18,7 +18,7 @@ from provenet.blocks.formulate import checked_penalty
 from provenet.cli.blocks import ImageShape, check_fits, check_mask, chosen_block
 from provenet.data.loading import Dataset, guess_task, load_dataset
 from provenet.estimators.base import ProvenEstimator
-from provenet.gauges.mixed import Penalty, gauge_of
+from provenet.gauges.prox.mixed import Penalty, gauge_of
 from provenet.losses import LOSSES
 from provenet.problem import Problem
 from provenet.solvers import METHODS

@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from provenet.blocks.base import Block
 from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, read_weights
 from provenet.estimators.search import BetaSearch
-from provenet.gauges.mixed import WEIGHT_DECAY
+from provenet.gauges.prox.mixed import WEIGHT_DECAY
 
 
 class _Classifier(ClassifierMixin, ProvenEstimator):

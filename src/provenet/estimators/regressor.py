@@ -13,7 +13,7 @@ from sklearn.metrics import r2_score
 from provenet.blocks.base import Block
 from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, read_weights
 from provenet.estimators.search import BetaSearch
-from provenet.gauges.mixed import WEIGHT_DECAY
+from provenet.gauges.prox.mixed import WEIGHT_DECAY
 
 
 class _Regressor(RegressorMixin, ProvenEstimator):

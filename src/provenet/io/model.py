@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from provenet.blocks import Block, formulate, make_block
 from provenet.certificates import Certificate, certify
-from provenet.gauges.mixed import WEIGHT_DECAY, Penalty, read_penalty, written
+from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, read_penalty, written
 from provenet.io.fingerprint import check_fingerprint, differences, digest, fingerprint
 from provenet.io.schema import SchemaError, take
 from provenet.nn.base import ACTIVATIONS

@@ -1,19 +1,19 @@
 """Linear operators ``A : Z ↦ Ŷ``, one a file.  They know no loss, no gauge and no solver."""
 
-from provenet.operators.attention import attention_operator
-from provenet.operators.base import Operator
-from provenet.operators.batched import BatchedOperator
-from provenet.operators.by_output import ByOutput
-from provenet.operators.cnn import CNNOperator
-from provenet.operators.fourier import FNOMeanOperator, FNOTokensOperator
-from provenet.operators.grouped import GroupedOperator
-from provenet.operators.lifted import Lifted
-from provenet.operators.mixer import MixerMeanOperator, MixerTokensOperator
-from provenet.operators.mlp import MLPOperator
-from provenet.operators.moments import MomentOperator
-from provenet.operators.pooled import PooledOperator
-from provenet.operators.repeated import RepeatedOperator
-from provenet.operators.tokens import TokenMeanOperator, TokenRowsOperator
+from provenet.operators.bases.base import Operator
+from provenet.operators.bases.batched import BatchedOperator
+from provenet.operators.bases.moments import MomentOperator
+from provenet.operators.bases.pooled import PooledOperator
+from provenet.operators.blocks.attention import attention_operator
+from provenet.operators.blocks.cnn import CNNOperator
+from provenet.operators.blocks.fourier import FNOMeanOperator, FNOTokensOperator
+from provenet.operators.blocks.mixer import MixerMeanOperator, MixerTokensOperator
+from provenet.operators.blocks.mlp import MLPOperator
+from provenet.operators.blocks.tokens import TokenMeanOperator, TokenRowsOperator
+from provenet.operators.wrappers.by_output import ByOutput
+from provenet.operators.wrappers.grouped import GroupedOperator
+from provenet.operators.wrappers.lifted import Lifted
+from provenet.operators.wrappers.repeated import RepeatedOperator
 
 __all__ = [
     "BatchedOperator",

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.gauges.mixed import WEIGHT_DECAY, norms
+from provenet.gauges.prox.mixed import WEIGHT_DECAY, norms
 from provenet.problem import Problem
 from provenet.report.nouns import nouns
 from provenet.solvers import Solution

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from provenet.gauges.mixed import WEIGHT_DECAY, in_words
+from provenet.gauges.prox.mixed import WEIGHT_DECAY, in_words
 from provenet.report.canvas import shortened
 from provenet.report.fit import Fit
 from provenet.report.nouns import has_tokens, nouns, sample_shape

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR
 
 from provenet.certificates import Certificate
-from provenet.gauges.mixed import WEIGHT_DECAY, in_words
+from provenet.gauges.prox.mixed import WEIGHT_DECAY, in_words
 from provenet.problem import Problem
 from provenet.report.nouns import any_number, has_tokens, nouns
 from provenet.report.numerals import count, number, outward, percent, seconds

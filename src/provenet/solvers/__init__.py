@@ -1,6 +1,6 @@
 """Solvers: one loop, several methods."""
 
-from provenet.solvers.decomposition import to_relu
+from provenet.solvers.cones.decomposition import to_relu
 from provenet.solvers.loop import Limits, Method, Point, Record
 from provenet.solvers.solution import Solution
 from provenet.solvers.solve import METHODS, solve

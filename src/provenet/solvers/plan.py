@@ -11,22 +11,22 @@ from provenet.gauges import ConeNuclear
 from provenet.operators import MLPOperator
 from provenet.polar import is_large
 from provenet.problem import Program
-from provenet.solvers.admm import ADMM
-from provenet.solvers.apg import APG
-from provenet.solvers.bm import BM
-from provenet.solvers.closed_form import ClosedForm
-from provenet.solvers.copositive import Copositive
-from provenet.solvers.copositive_dual import CopositiveDual
-from provenet.solvers.cutting_plane import CuttingPlane
-from provenet.solvers.cvx import CVX
-from provenet.solvers.frank_wolfe import FrankWolfe
-from provenet.solvers.ipm import IPM, unknowns_of
+from provenet.solvers.cones.admm import ReluADMM
+from provenet.solvers.cones.bm import ReluBM
+from provenet.solvers.cones.closed_form import ClosedForm
+from provenet.solvers.cones.cutting_plane import CuttingPlane
+from provenet.solvers.cones.frank_wolfe import FrankWolfe
+from provenet.solvers.interior.active import WorkingSetIPM
+from provenet.solvers.interior.copositive.dense import Copositive
+from provenet.solvers.interior.copositive.dual import CopositiveDual
+from provenet.solvers.interior.ipm import IPM, unknowns_of
+from provenet.solvers.interior.pairs.working_set import ReluWorkingSet
 from provenet.solvers.loop import Method
-from provenet.solvers.relu_admm import ReluADMM
-from provenet.solvers.relu_bm import ReluBM
-from provenet.solvers.relu_working_set import ReluWorkingSet
-from provenet.solvers.subspace import Subspace
-from provenet.solvers.working_set import WorkingSetIPM
+from provenet.solvers.neurons.bm import BM
+from provenet.solvers.reference.cvx import CVX
+from provenet.solvers.stacks.admm import ADMM
+from provenet.solvers.stacks.apg import APG
+from provenet.solvers.stacks.subspace import Subspace
 
 METHODS: dict[str, type[Method[Any]]] = {
     "admm": ADMM,

@@ -14,16 +14,16 @@ from torch import Tensor, nn
 from provenet import deadline
 from provenet.certificates import Certificate, certify
 from provenet.gauges import ConeColumns, ConeNuclear, SignNorm
-from provenet.gauges.mixed import signs
+from provenet.gauges.prox.mixed import signs
 from provenet.operators import ByOutput, Lifted
 from provenet.problem import Problem, Program
-from provenet.solvers.closed_form import ClosedForm
+from provenet.solvers.cones.closed_form import ClosedForm
+from provenet.solvers.cones.tidy import tidied
 from provenet.solvers.loop import Callback, Limits, Method, Record, Run, run
 from provenet.solvers.plan import METHODS, Stage, plan
 from provenet.solvers.solution import Solution
 from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size, right_threads
-from provenet.solvers.tidy import tidied
 from provenet.variable import Factors
 
 __all__ = ["METHODS", "solve"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from provenet.operators import Operator
-from provenet.solvers.cvx import matrix
+from provenet.solvers.reference.cvx import matrix
 from provenet.testing.close import assert_close, normal
 from provenet.variable import Factors
 

@@ -1,0 +1,1 @@
+"""Gauges of the cones of ReLU's arrangements."""

@@ -1,0 +1,1 @@
+"""Gauges with a prox."""

@@ -1,0 +1,131 @@
+"""The convolutional network with linear pooling (BM eq. 22, Thm 3.6, Lemma 3.7): Φ_i are the patches of image i.
+
+A(Z)_i = Σ_k Σ_a F_k[i, a] Z_k[:, (·, a)],  F_k[i, a] = Σ_t P[a, t] D_k[i, t] Φ_i[t]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from math import prod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+from typing_extensions import Self
+
+from provenet.operators.bases.pooled import PooledOperator
+from provenet.variable import Factors
+
+_PATCH_NUMBERS = 2**17  # patches at a time: they are read while they are still in the cache
+
+
+class Windows(NamedTuple):
+    """Where patches are cut from images; every entry is (vertical, horizontal).  K is the product of ``positions``."""
+
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[int, int]
+    dilation: tuple[int, int]
+    positions: tuple[int, int]
+
+
+class CNNOperator(PooledOperator):
+    """X (n, channels, height, width); pooling (a, K).
+
+    Images are kept padded, channels last: so a row of a patch is one piece of memory, and patches are made faster than
+    they could be read back.
+    """
+
+    cells_first = False
+
+    def __init__(
+        self,
+        X: Tensor,
+        patterns: Tensor | None,
+        outputs: int,
+        windows: Windows,
+        pooling: Tensor,
+        scale: float = 1.0,
+        dtype: torch.dtype = torch.float64,
+    ):
+        self.channels, self.windows, self.K = X.shape[1], windows, prod(windows.positions)
+        self.pooling = pooling.to(dtype)
+        super().__init__(X, patterns, scale, dtype)
+        self.p, self.cells, self.outputs = self.channels * prod(windows.kernel), len(pooling), outputs
+        self.q = outputs * self.cells
+        self.output_shape = (self.n, outputs)
+
+    def prepare(self, x: Tensor) -> Tensor:
+        vertical, horizontal = self.windows.padding
+        return pad(x, (horizontal, horizontal, vertical, vertical)).permute(0, 2, 3, 1)
+
+    def patches(self, rows: slice) -> Tensor:
+        """Φ of some samples, (b, K, p), each patch as (kernel, channels): channels last."""
+        x = self.batch(rows)
+        kernel, stride, _, dilation, positions = self.windows
+        image, down, right, channel = x.stride()
+        steps = (stride[0] * down, stride[1] * right, dilation[0] * down, dilation[1] * right)
+        cut = x.as_strided((len(x), *positions, *kernel, self.channels), (image, *steps, channel), x.storage_offset())
+        return cut.reshape(len(x), self.K, self.p)
+
+    def _channels_first(self, vectors: Tensor) -> Tensor:
+        """(…, p) from the order of `patches` to that of weights: (channels, kernel)."""
+        return vectors.unflatten(-1, (-1, self.channels)).transpose(-1, -2).flatten(-2)
+
+    def _channels_last(self, weights: Tensor) -> Tensor:
+        return weights.unflatten(-1, (self.channels, -1)).transpose(-1, -2).flatten(-2)
+
+    def _patch_batches(self, rows: slice) -> Iterator[slice]:
+        size = max(1, _PATCH_NUMBERS // (self.K * self.p))
+        return (slice(i, min(i + size, rows.stop)) for i in range(rows.start, rows.stop, size))
+
+    def features(self, rows: slice) -> Tensor:
+        out = torch.empty(rows.stop - rows.start, self.n_gates, self.cells, self.p, dtype=self.dtype)
+        for some in self._patch_batches(rows):
+            pooled = self._weights(some) @ self.patches(some)  # (b or 1, P·a, K) by (b, K, p)
+            at = slice(some.start - rows.start, some.stop - rows.start)
+            out[at] = self._channels_first(pooled).unflatten(1, (self.n_gates, self.cells))
+        return out
+
+    def _weights(self, rows: slice) -> Tensor:
+        """P[a, t] D_k[i, t], (b, P·a, K); one for all samples where all is open."""
+        if self.patterns is None:
+            return self.pooling.unsqueeze(0)
+        opened = self.patterns[:, rows].transpose(0, 1).unsqueeze(2)  # (b, P, 1, K)
+        return torch.where(opened, self.pooling, 0).flatten(1, 2)
+
+    def pooled(self, rows: slice, factors: Factors) -> Tensor:
+        patches = self.patches(rows)
+        hidden = (self._channels_last(factors.left) @ patches.flatten(0, 1).T).view(-1, len(patches), self.K)
+        opened = self.opened(rows, factors.gate)
+        gated = hidden if opened is None else hidden * opened.to(self.dtype)  # cast once, for both directions
+        return (gated @ self.pooling.T).transpose(0, 1)
+
+    def neuron_numbers(self) -> int:
+        return 2 * self.K
+
+    def _numbers(self, factors: Factors) -> int:
+        return super()._numbers(factors) + self.K * self.p
+
+    def sample_sizes(self) -> Tensor:
+        return self._sizes.to(self.dtype)
+
+    @cached_property
+    def _sizes(self) -> Tensor:
+        """‖|P| |Φ_i|‖_F: no gate makes features larger."""
+        sizes = torch.empty(self.n, dtype=self.dtype)
+        for rows in self._patch_batches(slice(0, self.n)):
+            sizes[rows] = torch.linalg.vector_norm(self.pooling.abs() @ self.patches(rows).abs(), dim=(1, 2))
+        return sizes
+
+    @property
+    def depth(self) -> int:
+        return self.K + self.cells + 10
+
+    def to(self, dtype: torch.dtype) -> Self:
+        other = super().to(dtype)
+        if other is not self:
+            other.pooling = self.pooling.to(dtype)
+        return other

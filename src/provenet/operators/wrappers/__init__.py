@@ -1,0 +1,1 @@
+"""Operators around another operator."""

@@ -1,0 +1,1 @@
+"""Methods on neurons that stay in the cones of ReLU's arrangements."""

@@ -1,0 +1,177 @@
+"""The Burer–Monteiro factorisation of ReLU programs (BM eq. 19, 24, 134; AT Thm 3.3, 4.2, 4.5, 4.8, C.6).
+
+    min_{U,V}  L(Σ_k A_k(U_kV_kᵀ), Y) + β/2 Σ_k (‖U_k‖² + ‖V_k‖²)   with   K_kU_k ≥ 0
+
+Descent on the neurons, never leaving their cones; where the certificate fails, cone-constrained PCA has the neuron that
+lowers the objective.  It ends with a proof where the polar is known exactly, and else at a stationary point that no
+atom found can leave.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from provenet import deadline
+from provenet.cones import Cones, cone_pca
+from provenet.cones.search import climb
+from provenet.gauges import ConeNuclear
+from provenet.gauges.prox.nuclear import spectral_norms
+from provenet.problem import Program
+from provenet.solvers.cones.faces import Region, feasible
+from provenet.solvers.cones.frank_wolfe import balanced, fully_corrected, merge
+from provenet.solvers.cones.newton import face_step
+from provenet.solvers.loop import Method, Point
+from provenet.solvers.neurons.amplitudes import best_amplitudes
+from provenet.solvers.neurons.escape import line_search
+from provenet.solvers.neurons.newton import NewtonSettings
+from provenet.solvers.neurons.place import Place, gaussian, place
+from provenet.variable import Factors, Stack
+
+_SETTLED = 1e-2  # a step that gains less than this part of the best since the last escape has little more to give
+_FAR = 1e-3  # a round that lowers the objective by more than this part of it is not near the end
+_SLACK = 1e-12  # a polar this close to β is no violation
+_CHUNK = 64  # gates searched at a time,
+_SEARCH_SHARE = 0.3  # in this part of the time left
+_UNKNOWNS = 1_200  # second layers up to this size are solved for together
+
+
+@dataclass(frozen=True)
+class ReluBMState:
+    """``exhausted``: no gate offers a neuron, and no step descends."""
+
+    place: Place
+    damping: float = 1.0
+    exhausted: bool = False
+
+
+@dataclass(frozen=True)
+class ReluBM(Method[ReluBMState]):
+    """rank: neurons a gate of a start around the gates' own vectors, ``spread`` wide, from ``seed``; None grows from
+    zero.  A ``start`` given to the loop takes precedence.  atoms: neurons an escape may add, or a quarter of those
+    there are; ``escape`` False: none.  descents: Newton steps between two escapes.  rounds: of both, at most, between
+    two looks at the gap."""
+
+    rank: int | None = None
+    spread: float = 0.1
+    seed: int = 0
+    escape: bool = True
+    atoms: int = 64
+    descents: int = 8
+    rounds: int = 4
+    newton: NewtonSettings = field(default_factory=NewtonSettings)
+
+    name = "bm"
+    patience = 300
+    max_steps = 2_000
+
+    def refuses(self, program: Program) -> str | None:
+        if isinstance(program.gauge, ConeNuclear) and program.gauge.region is not None:
+            return None
+        return "it keeps neurons in the cones of ReLU's arrangements, and the program has none."
+
+    def work(self, program: Program) -> float:
+        op = program.operator
+        return float(op.output_shape[0]) * op.p * (op.p + op.q)
+
+    def init(self, program: Program, start: Factors | None) -> ReluBMState:
+        op = program.operator
+        if start is None and self.rank is None:
+            return ReluBMState(place(program, Factors.empty(op.p, op.q, op.dtype)))
+        if start is None:
+            noise = gaussian(program, self.rank or 1, self.spread, self.seed)
+            start = replace(noise, left=noise.left + self.spread * _region(program).inside[noise.gate])
+        inside = replace(start, left=feasible(_region(program), start.left, start.gate).point)
+        return ReluBMState(place(program, balanced(inside)))
+
+    def step(self, program: Program, state: ReluBMState) -> ReluBMState:
+        """Rounds, until one gains too little to be far from the end: before that no bound is worth its time."""
+        for _ in range(self.rounds):
+            before, state = state.place.value, self._round(program, state)
+            if state.exhausted or before - state.place.value <= _FAR * abs(before) or deadline.over():
+                break
+        return state
+
+    def _round(self, program: Program, state: ReluBMState) -> ReluBMState:
+        """An escape, then descent until it has little more to give."""
+        at, damping, stuck = state.place, state.damping, False
+        most = max(self.atoms, at.factors.n_neurons // 4)
+        escaped = escape(program, at, most) if self.escape else None
+        at = escaped or at
+        best = 0.0
+        for _ in range(self.descents):
+            if deadline.over():
+                return ReluBMState(at, damping)
+            if at.factors.n_neurons == 0:
+                stuck = True
+                break
+            move = face_step(program, _region(program), at, damping, self.newton)
+            there = best_amplitudes(program, place(program, balanced(move.place.factors)))
+            gain, damping, stuck = at.value - there.value, move.damping, move.stuck
+            best, at = max(best, gain), there
+            if stuck or gain <= _SETTLED * best:
+                break
+        return ReluBMState(at, damping, exhausted=stuck and escaped is None)
+
+    def finished(self, state: ReluBMState) -> bool:
+        return state.exhausted
+
+    def point(self, program: Program, state: ReluBMState) -> Point:
+        factors = state.place.factors
+        return Point(state.place.prediction, float(factors.penalty()), lambda: factors)
+
+
+def _region(program: Program) -> Region:
+    assert isinstance(program.gauge, ConeNuclear)
+    assert program.gauge.region is not None
+    return program.gauge.region
+
+
+def escape(program: Program, at: Place, most: int) -> Place | None:
+    """``at`` with up to ``most`` neurons more, and a smaller objective; None where no gate offers one."""
+    op = program.operator
+    found = violating(program, op.adjoint(program.loss.gradient(at.prediction)), most)
+    if found is None:
+        return None
+    gates, excess, u, v = found
+    if (at.factors.n_neurons + len(gates)) * op.q <= _UNKNOWNS:
+        there = fully_corrected(program, at.factors, Factors(u, v, gates))
+    else:
+        size = excess.sqrt()[:, None]
+        atoms = Factors(u * size, v * size, gates)
+        amplitude = line_search(program, at.prediction, op.forward_factors(atoms), float(atoms.penalty()))
+        there = best_amplitudes(program, place(program, Factors.join(at.factors, atoms.scaled(amplitude**0.5))))
+    fewer = place(program, merge(there.factors))
+    there = min(there, fewer, key=lambda one: one.value)
+    return there if there.value < at.value else None
+
+
+def violating(program: Program, slope: Stack, most: int) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+    """Up to ``most`` gates with ‖G_kᵀu‖ > β for some unit u of their cone: (gates, ‖G_kᵀu‖ − β, u, v), where v is the
+    unit vector for which uᵀG_kv = −‖G_kᵀu‖."""
+    rough = spectral_norms(slope)
+    order = torch.argsort(rough, descending=True)
+    parts = []
+    for gates in order[rough[order] > program.beta * (1 + _SLACK)].split(_CHUNK):
+        with deadline.within(_SEARCH_SHARE * deadline.left()):  # what is found must still be put to use
+            u = _best_directions(_region(program).restrict(gates), slope[gates])
+        pull = torch.bmm(slope[gates].mT, u[:, :, None]).squeeze(2)
+        value = torch.linalg.vector_norm(pull, dim=1)
+        over = value > program.beta * (1 + _SLACK)
+        parts.append((gates[over], value[over] - program.beta, u[over], -pull[over] / value[over, None]))
+        if sum(len(part[0]) for part in parts) >= most:
+            break
+    if not parts or not any(len(part[0]) for part in parts):
+        return None
+    gates, excess, u, v = (torch.cat(some) for some in zip(*parts, strict=True))
+    top = torch.argsort(excess, descending=True)[:most]
+    return gates[top], excess[top], u[top], v[top]
+
+
+def _best_directions(region: Region, G: Stack) -> Tensor:
+    """Unit vectors of the cones (B, p) with ‖G_kᵀu‖ as large as can be found; exact where that is cheap."""
+    if isinstance(region, Cones) and (G.shape[2] == 1 or G.shape[1] <= 3):
+        return cone_pca(region, G).u
+    return climb(region, G).u

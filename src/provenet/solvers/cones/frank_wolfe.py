@@ -1,0 +1,160 @@
+"""Frank–Wolfe for ReLU programs: its oracle is cone-constrained PCA (CP Algorithm 1).
+
+``variant="corrective"``: each step adds the neurons that the violated arrangements offer, finds the best second layers
+of all (convex; those not needed vanish), and improves the first layers within their cones.  ``variant="classic"``: the
+algorithm as the paper has it, in `frank_wolfe_classic`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from provenet.gauges import ConeNuclear
+from provenet.problem import Program
+from provenet.solvers.cones.classic import ClassicState, classic_point, classic_start, classic_step
+from provenet.solvers.cones.face_newton import improved
+from provenet.solvers.cones.second_layers import atom_columns, best_second_layers, distinct
+from provenet.solvers.loop import Method, Point
+from provenet.solvers.neurons.place import Place, place, sizes
+from provenet.variable import Factors
+
+VARIANTS = ("corrective", "classic")
+_VIOLATED = 1e-12  # a polar this close to β is no violation
+_NEEDED = 1e-6  # of the largest neuron: smaller ones go
+_CLOSE = 1e-3  # 1 − cos of neurons of one gate that may be one
+_IDLE = 4  # steps without descent before the method gives up
+_UNKNOWNS = 1_200  # of the second layers
+
+
+@dataclass(frozen=True)
+class FrankWolfeState:
+    """``exhausted``: no arrangement offers a neuron, or none has helped for the last ``idle`` steps."""
+
+    place: Place
+    exhausted: bool = False
+    idle: int = 0
+    classic: ClassicState | None = None
+
+
+@dataclass(frozen=True)
+class FrankWolfe(Method[FrankWolfeState]):
+    """variant: "corrective" or "classic".  atoms: neurons a step may add.  improvements: steps within the cones after.
+    total: for "classic", the bound t of Σ‖u_j‖‖v_j‖ in CP eq. 14; None: it is searched for."""
+
+    variant: str = "corrective"
+    atoms: int = 256
+    improvements: int = 8
+    total: float | None = None
+
+    name = "frank_wolfe"
+    patience = 200
+
+    def __post_init__(self) -> None:
+        if self.variant not in VARIANTS:
+            raise ValueError(f"variant: {self.variant!r} is unknown; choose one of {', '.join(map(repr, VARIANTS))}.")
+        if self.total is not None and not 0 < self.total < float("inf"):
+            raise ValueError(f"total: it must be a positive, finite number, got {self.total!r}.")
+        classic = self.variant == "classic"
+        # frozen: the loop's limits follow from the variant, once
+        object.__setattr__(self, "max_steps", 30_000 if classic else 2_000)
+        object.__setattr__(self, "check_every", 50 if classic else 1)
+
+    def refuses(self, program: Program) -> str | None:
+        if isinstance(program.gauge, ConeNuclear) and program.gauge.region is not None:
+            return None
+        return "its oracle is cone-constrained PCA: it is for the programs of ReLU."
+
+    def init(self, program: Program, start: Factors | None) -> FrankWolfeState:
+        op = program.operator
+        factors = Factors.empty(op.p, op.q, op.dtype) if start is None else start
+        there = place(program, factors)
+        if self.variant == "corrective":
+            return FrankWolfeState(there)
+        assert isinstance(program.gauge, ConeNuclear)
+        return FrankWolfeState(there, classic=classic_start(program, program.gauge, there, self.total))
+
+    def step(self, program: Program, state: FrankWolfeState) -> FrankWolfeState:
+        assert isinstance(program.gauge, ConeNuclear)
+        region = program.gauge.region
+        assert region is not None
+        if state.classic is not None:
+            return replace(state, classic=classic_step(program, program.gauge, state.classic))
+        offered = self._offers(program, program.gauge, state.place)
+        if offered is None:
+            return replace(state, exhausted=True)
+        there = fully_corrected(program, state.place.factors, offered)
+        merged = improved(program, region, place(program, merge(there.factors)), self.improvements)
+        if merged.value > there.value:
+            merged = improved(program, region, there, self.improvements)
+        # once more: the dual point, which the proof needs, is far more accurate at the best second layers
+        final = fully_corrected(program, merged.factors, None)
+        idle = 0 if final.value < state.place.value else state.idle + 1
+        return FrankWolfeState(final, exhausted=idle >= _IDLE, idle=idle)
+
+    def _offers(self, program: Program, gauge: ConeNuclear, at: Place) -> Factors | None:
+        """The neurons (unit u, v) of the gates most violated; None where none is."""
+        slope = program.operator.adjoint(program.loss.gradient(at.prediction))
+        gates, u, v = gauge.violated(-slope, program.beta * (1 + _VIOLATED))
+        if gates.numel() == 0:
+            return None
+        most = min(self.atoms, max(_UNKNOWNS // program.operator.q - at.factors.n_neurons, 8))
+        return Factors(u[:most], v[:most], gates[:most])
+
+    def finished(self, state: FrankWolfeState) -> bool:
+        return state.exhausted
+
+    def point(self, program: Program, state: FrankWolfeState) -> Point:
+        if state.classic is not None:
+            neurons, total = classic_point(state.classic)
+            return Point(state.classic.prediction, total, lambda: neurons)
+        factors = state.place.factors
+        return Point(state.place.prediction, float(factors.penalty()), lambda: factors)
+
+
+def fully_corrected(program: Program, old: Factors, new: Factors | None) -> Place:
+    """The best second layers for the first layers of both, without the neurons that are not needed."""
+    if old.n_neurons == 0 and new is None:
+        return place(program, old)
+    length = torch.linalg.vector_norm(old.left, dim=1, keepdim=True)
+    unit = Factors(old.left / length.clamp_min(1e-300), old.right * length, old.gate)
+    both = unit if new is None else Factors.join(unit, Factors(new.left, torch.zeros_like(new.right), new.gate))
+    columns = atom_columns(program.operator, both.left, both.gate)
+    keep = distinct(columns)
+    both = both.select(keep)
+    start = both.right if old.n_neurons else None
+    found = best_second_layers(program.loss, program.beta, columns[keep], start)
+    return place(program, balanced(Factors(both.left, found.v, both.gate), _NEEDED))
+
+
+def balanced(factors: Factors, needed: float = 0.0) -> Factors:
+    """Both layers of a neuron of one length, without neurons smaller than ``needed`` of the largest."""
+    size = sizes(factors)
+    factors = factors.select(size > needed * size.max() if size.numel() else size > 0)
+    left = torch.linalg.vector_norm(factors.left, dim=1, keepdim=True)
+    right = torch.linalg.vector_norm(factors.right, dim=1, keepdim=True)
+    ratio = (right / left).sqrt()
+    return Factors(factors.left * ratio, factors.right / ratio, factors.gate)
+
+
+def merge(factors: Factors) -> Factors:
+    """Neurons of one gate whose directions nearly agree become one: sums of u stay in their cone."""
+    if factors.n_neurons < 2:
+        return factors
+    size = sizes(factors)
+    u, v = _unit(factors.left), _unit(factors.right)
+    close = (u @ u.T > 1 - _CLOSE) & (v @ v.T > 1 - 10 * _CLOSE) & (factors.gate[:, None] == factors.gate)
+    leader = torch.where(close & (size >= size[:, None]), size, 0.0).argmax(1)  # the largest close by
+    leader = leader[leader]
+    u_sum = torch.zeros_like(u).index_add_(0, leader, u * size[:, None])
+    direction = _unit(u_sum)
+    pull = (u * direction[leader]).sum(1, keepdim=True) * size[:, None] * v
+    v_sum = torch.zeros_like(v).index_add_(0, leader, pull)
+    heads = torch.unique(leader)
+    return balanced(Factors(direction[heads], v_sum[heads], factors.gate[heads]))
+
+
+def _unit(vectors: Tensor) -> Tensor:
+    return vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(1e-300)

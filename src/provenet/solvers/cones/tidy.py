@@ -1,0 +1,84 @@
+"""Fewer neurons that prove as much.
+
+Interior points leave a dust of tiny neurons, and spread one neuron over all the cones that share its ray.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from provenet import deadline
+from provenet.certificates import duality_gap
+from provenet.gauges import ConeColumns, ConeNuclear
+from provenet.problem import Program
+from provenet.solvers.cones.face_newton import improved
+from provenet.solvers.cones.frank_wolfe import fully_corrected
+from provenet.solvers.cones.second_layers import atom_columns
+from provenet.variable import Factors
+
+_DUST = (1e-3, 1e-5, 1e-7)  # of the largest neuron
+_CLOSE = (1e-3, 1e-5, 1e-7, 1e-9)  # 1 − cos of the angle at which two neurons' outputs count as one
+_STEPS = 5  # of Newton on the faces
+_SPARE = 1.0  # of the gap asked for: what the objective may rise by
+_MOST_UNKNOWNS = 1500  # of neurons trained anew
+_MOST_NUMBERS = 2**25  # in the outputs of all neurons
+
+
+def tidied(program: Program, factors: Factors, tol: float) -> Factors:
+    """The first of several selections with a gap of at most ``tol``; all neurons, where none has."""
+    ways = (_without_dust, _merged) if _is_cone_program(program) else (_without_dust,)
+    for fewer_of in ways:
+        for fewer in fewer_of(program, factors):
+            if fewer.n_neurons < factors.n_neurons and _proves(program, fewer, factors, tol):
+                factors = fewer
+                break
+            if deadline.over():
+                break
+    return factors
+
+
+def _is_cone_program(program: Program) -> bool:
+    return isinstance(program.gauge, ConeNuclear) and not isinstance(program.gauge, ConeColumns)
+
+
+def _proves(program: Program, fewer: Factors, factors: Factors, tol: float) -> bool:
+    """Whether fewer neurons have a gap of ``tol`` as well; no polar is spent where the objective says no."""
+    before = float(program.objective_factors(factors))
+    if not float(program.objective_factors(fewer)) <= before + _SPARE * tol * abs(before):
+        return False
+    prediction = program.operator.forward_factors(fewer)
+    return duality_gap(program, prediction, float(program.gauge.penalty(fewer))).relative <= tol
+
+
+def _without_dust(program: Program, factors: Factors) -> Iterator[Factors]:
+    size = _lengths(factors.left) * _lengths(factors.right)
+    for share in _DUST:
+        yield factors.select(size > share * size.max() if size.numel() else size > 0)
+
+
+def _merged(program: Program, factors: Factors) -> Iterator[Factors]:
+    """ReLU neurons that do nearly the same, whatever their cones, as the largest of them; what is left is trained anew
+    by the steps of Frank–Wolfe."""
+    factors = factors.select((_lengths(factors.left) > 0) & (_lengths(factors.right) > 0))
+    N, q = factors.right.shape
+    if N < 2 or N * q > _MOST_UNKNOWNS or N * q * program.loss.target.numel() > _MOST_NUMBERS:
+        return
+    outputs = atom_columns(program.operator, factors.left, factors.gate).flatten(1)
+    outputs = outputs / _lengths(outputs).clamp_min(1e-300)[:, None]
+    order = torch.argsort(_lengths(factors.left) * _lengths(factors.right), descending=True)
+    cosine = (outputs @ outputs.T)[order][:, order]
+    region = program.gauge.region  # type: ignore[attr-defined]
+    for close in _CLOSE:
+        largest = (cosine >= 1 - close).to(torch.int8).argmax(1)  # the first of those close by
+        heads = torch.unique(largest)
+        few = fully_corrected(program, factors.select(order[heads]), None)
+        if few.factors.left.numel() + few.factors.right.numel() <= _MOST_UNKNOWNS:
+            few = fully_corrected(program, improved(program, region, few, _STEPS).factors, None)
+        yield few.factors
+
+
+def _lengths(vectors: Tensor) -> Tensor:
+    return torch.linalg.vector_norm(vectors, dim=1)

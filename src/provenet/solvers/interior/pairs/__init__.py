@@ -1,0 +1,1 @@
+"""The interior point on pairs (arrangement, sign) of ReLU programs with one output."""

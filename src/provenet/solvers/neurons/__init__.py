@@ -1,0 +1,1 @@
+"""Methods on neurons: the Burer–Monteiro factorisation, its Newton, escape and amplitudes."""

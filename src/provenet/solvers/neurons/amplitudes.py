@@ -1,0 +1,98 @@
+"""The best amplitudes for given directions: a small convex program, whose zeros are the neurons to drop.
+
+    min_{s ≥ 0}  L(Σ_j s_j A(a_j b_jᵀ)) + β Σ_j s_j,    a_j, b_j unit vectors
+
+Descent on the factors shrinks a neuron that is not needed ever more slowly; here it goes at once.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from provenet.problem import Program
+from provenet.solvers.neurons.place import Place, place, sizes
+from provenet.variable import Factors
+
+_STEPS = 6
+_BACKTRACKS = 12
+_RIDGE = 1e-12  # of the largest diagonal entry: columns that coincide leave the Hessian singular
+_COLUMN_NUMBERS = 2**22  # predictions of all neurons, each its own: beyond, a pass over the data for each is too much
+
+
+def best_amplitudes(program: Program, at: Place) -> Place:
+    """``at`` with its neurons rescaled, by a few Newton steps, and without those that vanish; never a larger
+    objective.  Where there are too many predictions to keep, ``at`` as it is."""
+    factors = at.factors.select(sizes(at.factors) > 0)
+    if factors.n_neurons == 0 or factors.n_neurons * at.prediction.numel() > _COLUMN_NUMBERS:
+        return at
+    size = sizes(factors)
+    alone = [factors.select(slice(j, j + 1)) for j in range(factors.n_neurons)]
+    columns = torch.stack([program.operator.forward_factors(neuron) for neuron in alone])
+    columns /= size.view(-1, *([1] * (columns.ndim - 1)))
+    amplitude = _newton(program, columns, size)
+    root = (amplitude / size).sqrt()[:, None]
+    scaled = Factors(factors.left * root, factors.right * root, factors.gate).select(amplitude > 0)
+    there = place(program, scaled)
+    return there if there.value <= at.value else at
+
+
+def _newton(program: Program, columns: Tensor, amplitude: Tensor) -> Tensor:
+    """Each step goes towards the minimum of the quadratic model over s ≥ 0, so that bounds never shorten it."""
+    flat = columns.flatten(1)
+
+    def value(s: Tensor) -> float:
+        return float(program.loss.value(torch.tensordot(s, columns, 1))) + program.beta * float(s.sum())
+
+    now = value(amplitude)
+    for _ in range(_STEPS):
+        prediction = torch.tensordot(amplitude, columns, 1)
+        slope = flat @ program.loss.gradient(prediction).flatten() + program.beta
+        hessian = flat @ program.loss.hessian_product(prediction, columns).flatten(1).T
+        hessian.diagonal().add_(_RIDGE * hessian.diagonal().max() + 1e-300)
+        target = nonnegative_quadratic(hessian, slope - hessian @ amplitude, amplitude)
+        length = 1.0
+        for _ in range(_BACKTRACKS):
+            trial = amplitude + length * (target - amplitude) if length < 1 else target
+            there = value(trial)
+            if there < now:
+                break
+            length /= 2
+        else:
+            break
+        amplitude, gained, now = trial, now - there, there
+        if gained <= 1e-15 * abs(now):
+            break
+    return amplitude
+
+
+def nonnegative_quadratic(Q: Tensor, b: Tensor, start: Tensor) -> Tensor:
+    """argmin ½xᵀQx + bᵀx over x ≥ 0, Q positive definite, by active sets (Lawson and Hanson 1974) from x = ``start``.
+
+    The free set loses whoever would turn negative and gains whoever the gradient asks for most; each round descends.
+    """
+    x = start.clamp_min(0).clone()
+    free = x > 0
+    tiny = 1e-14 * (b.abs().max() + (Q.diagonal() * x).abs().max())
+    for _ in range(3 * len(b) + 10):
+        while bool(free.any()):
+            index = torch.nonzero(free).flatten()
+            factor, failed = torch.linalg.cholesky_ex(Q[index][:, index])
+            if int(failed) != 0:
+                return x
+            wanted = torch.zeros_like(x)
+            wanted[index] = -torch.cholesky_solve(b[index, None], factor).squeeze(1)
+            if bool((wanted[index] > 0).all()):
+                x = wanted
+                break
+            bad = free & (wanted <= 0)
+            step = (x[bad] / (x[bad] - wanted[bad])).min()
+            x = torch.where(free, x + step * (wanted - x), 0.0)
+            free &= ~(bad & (x <= 1e-14 * x.max()))
+            x = torch.where(free, x, 0.0)
+        slope = Q @ x + b
+        most = torch.where(free, torch.inf, slope).argmin()
+        if bool(free[most]) or float(slope[most]) >= -float(tiny):
+            break
+        free[most] = True
+    return x

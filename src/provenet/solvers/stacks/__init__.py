@@ -1,0 +1,1 @@
+"""Methods on stacks (P, p, q): the convex program itself."""

@@ -1,0 +1,162 @@
+"""ADMM in graph form on the gated kernel (any loss).
+
+    min βγ(a) + L(b)   subject to   a = z, b = A(z)
+
+Projecting onto the graph {(z, A z)} takes one factorisation of κW⁻¹ + K, K = AA* (n × n), for all output columns.
+After each projection the scaled multipliers are u = A*s and v = −κW⁻¹s for one s of the predictions' size.  A step is:
+one prox of the gauge, one A on its (sparse) result, one solve, one A*.  A quadratic loss needs no copy b: it joins
+the projection.  Samples are weighted in the metric too, so that a weight of two is a sample repeated.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from provenet.problem import Program
+from provenet.solvers.loop import Method, Point
+from provenet.solvers.stacks.active import ActiveForward
+from provenet.solvers.stacks.kernel import KernelSolve
+from provenet.solvers.stacks.scale import gradient_curvature
+from provenet.variable import Factors, Stack
+
+
+@dataclass(frozen=True)
+class ADMMState:
+    solve: KernelSolve
+    rho: float
+    metric: Tensor  # (n,) how stiffly each sample's copy b_i is tied to A(z)_i, in units of ρ
+    a: Stack  # the gauge's copy: sparse, low rank; the point that is returned
+    prediction: Tensor  # A(a)
+    penalty: float  # γ(a)
+    z: Stack  # the graph's copy
+    y: Tensor  # A(z)
+    s: Tensor  # the multiplier; Θ = −ρs estimates the dual solution
+    u: Stack  # A*s
+    active: ActiveForward
+    steps: int
+    next_balance: int
+
+
+@dataclass(frozen=True)
+class ADMM(Method[ADMMState]):
+    """relaxation: over-relaxation in (0, 2).  first_balance: step of the first residual balancing; each later one comes
+    after twice as many steps, so that ρ settles and the method converges."""
+
+    rho: float | None = None
+    relaxation: float = 1.7
+    first_balance: int = 10
+
+    name = "admm"
+    check_every = 5
+    patience = 30
+
+    def refuses(self, program: Program) -> str | None:
+        if not program.gauge.has_prox:
+            return "its gauge has no prox."
+        return None if program.operator.has_kernel else "its operator has no kernel; use 'apg' or 'bm'."
+
+    def memory(self, program: Program) -> int:
+        n = program.operator.kernel_rows
+        return n * n * program.operator.dtype.itemsize + 7 * program.operator.stack_bytes
+
+    def init(self, program: Program, start: Factors | None) -> ADMMState:
+        op, loss = program.operator, program.loss
+        solve = KernelSolve(op)
+        a = op.new_stack() if start is None else start.stack(op.n_gates)
+        y = op.forward(a)
+        metric = loss.sample_weight * loss.local_curvature(y)
+        rho = self.rho or _matched_ridge(program, solve, metric, y)
+        solve.factor(rho / metric)
+        s = loss.gradient(y) / -rho
+        penalty = float(program.gauge.value(a))
+        return ADMMState(
+            solve, rho, metric, a, y, penalty, a, y, s, op.adjoint(s), ActiveForward(op), 0, self.first_balance
+        )
+
+    def step(self, program: Program, state: ADMMState) -> ADMMState:
+        op, loss, solve = program.operator, program.loss, state.solve
+        a, values = program.gauge.prox(state.z + state.u, program.beta / state.rho)
+        prediction, active = state.active.forward(a, values)
+        if loss.quadratic:
+            b = state.y
+        else:
+            b = loss.prox(state.y - solve.ridge_times(state.s), 1 / state.metric.view_as(loss.weight))
+        s = state.s + self.relaxation * solve(b - prediction)
+        u = op.adjoint(s)
+        z = torch.lerp(state.z, a, self.relaxation).add_(u).sub_(state.u)
+        if loss.quadratic:
+            y = loss.target - solve.ridge_times(s)
+        else:
+            y = torch.lerp(state.y, b, self.relaxation) + solve.ridge_times(state.s - s)
+        moved = replace(
+            state,
+            a=a,
+            prediction=prediction,
+            penalty=float(values.sum()),
+            z=z,
+            y=y,
+            s=s,
+            u=u,
+            active=active,
+            steps=state.steps + 1,
+        )
+        return self._balance(program, state, moved) if moved.steps == state.next_balance else moved
+
+    def _balance(self, program: Program, old: ADMMState, new: ADMMState) -> ADMMState:
+        """Residual balancing: ρ grows where the copies disagree more than they move.  Θ = −ρs is kept."""
+        disagreement = float(torch.linalg.vector_norm(new.z - new.a)) / _size(new.z, new.a)
+        movement = float(torch.linalg.vector_norm(new.a - old.a)) / _size(new.u)
+        next_balance = max(new.steps + 5, 2 * new.steps)
+        ratio = math.sqrt(disagreement / movement) if movement > 0 and disagreement > 0 else 1.0
+        ratio = min(max(ratio, 0.1), 10.0)
+        if 0.7 < ratio < 1.4 and program.loss.quadratic:
+            return replace(new, next_balance=next_balance)
+        metric = program.loss.sample_weight * program.loss.local_curvature(new.prediction)
+        rho = max(new.rho * ratio, _least_rho(new.solve, metric))
+        ratio = rho / new.rho
+        new.solve.factor(rho / metric)
+        return replace(new, rho=rho, metric=metric, s=new.s / ratio, u=new.u / ratio, next_balance=next_balance)
+
+    def point(self, program: Program, state: ADMMState) -> Point:
+        return Point(state.prediction, state.penalty, lambda: program.gauge.factorise(state.a))
+
+
+def _matched_ridge(program: Program, solve: KernelSolve, metric: Tensor, prediction: Tensor) -> float:
+    """The ρ whose ridge solution just meets the dual constraint: γ°(A*Θ) = β for Θ = −ρ(ρM⁻¹ + K)⁻¹b.
+
+    b is where the loss, as a parabola of curvature M around the prediction, has its minimum.  Ridge regression and the
+    gauge then agree on how much to shrink.  log γ° grows in log ρ with a slope between 0 and 1, so a few secant steps
+    find ρ as well as is needed.
+    """
+    loss = program.loss
+    if program.beta_max == 0:
+        return 1.0
+    rhs = prediction - loss.gradient(prediction) / metric.view_as(loss.weight)
+    least = _least_rho(solve, metric)
+    guess = gradient_curvature(program) * min(program.beta / program.beta_max, 1.0)
+    log_rho, slope, before = math.log(max(guess, least)), 1.0, None
+    for _ in range(6):
+        rho = max(math.exp(log_rho), least)
+        solve.factor(rho / metric)
+        polar = rho * float(program.polar(solve(rhs)).upper.max())
+        excess = math.log(polar / program.beta)
+        if abs(excess) < 1:
+            break
+        if before is not None:
+            slope = min(max((excess - before[1]) / (log_rho - before[0]), 0.3), 1.0)
+        before = (log_rho, excess)
+        log_rho -= excess / slope
+    return rho
+
+
+def _least_rho(solve: KernelSolve, metric: Tensor) -> float:
+    """Below it the ridge would drown in the rounding of the kernel's factorisation."""
+    return 1e-12 * solve.trace(metric)
+
+
+def _size(*stacks: Stack) -> float:
+    return max(max(float(torch.linalg.vector_norm(s)) for s in stacks), 1e-300)

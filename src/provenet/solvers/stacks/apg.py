@@ -1,0 +1,138 @@
+"""Accelerated proximal gradient (FISTA) with line search, restart and a working set of gates.
+
+Needs no kernel, only A and A*.  Few gates are open at the optimum, so it works on the open ones and those that want to
+open; at each look all gates are priced by their polar, and the working set follows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from provenet.certificates import Gap
+from provenet.problem import Program
+from provenet.solvers.loop import Method, Point
+from provenet.solvers.stacks.active import BULKY_BYTES, ActiveForward
+from provenet.solvers.stacks.scale import gradient_curvature
+from provenet.variable import Factors, Stack
+
+_NEAR = 0.99  # of β: a closed gate whose polar is above it may open soon
+_ENTERING = 0.25  # of all gates: so many closed ones may enter at a look, those with the largest polar
+
+
+@dataclass(frozen=True)
+class APGState:
+    gates: Tensor  # the working set, and the program on it
+    local: Program
+    active: ActiveForward
+    z: Stack
+    values: Tensor  # γ(z_k)
+    prediction: Tensor  # A(z)
+    ahead: Stack  # the extrapolated point
+    ahead_prediction: Tensor
+    momentum: float
+    lipschitz: float
+
+
+@dataclass(frozen=True)
+class APG(Method[APGState]):
+    """The step length 1/L is found by doubling L, and tried longer after each step (Beck and Teboulle 2009); the
+    momentum restarts when it points uphill (O'Donoghue and Candès 2015)."""
+
+    shrink: float = 0.95
+
+    name = "apg"
+    check_every = 20
+    patience = 40
+    max_steps = 50_000
+
+    def refuses(self, program: Program) -> str | None:
+        return None if program.gauge.has_prox else "its gauge has no prox."
+
+    def memory(self, program: Program) -> int:
+        return 6 * program.operator.stack_bytes
+
+    def init(self, program: Program, start: Factors | None) -> APGState:
+        op = program.operator
+        z = op.new_stack() if start is None else start.stack(op.n_gates)
+        prediction = torch.zeros(op.output_shape, dtype=op.dtype) if start is None else op.forward_factors(start)
+        lipschitz = max(1e-2 * gradient_curvature(program), 1e-300)
+        everything = torch.arange(op.n_gates)
+        values = program.gauge.values(z)
+        return APGState(everything, program, ActiveForward(op), z, values, prediction, z, prediction, 1.0, lipschitz)
+
+    def step(self, program: Program, state: APGState) -> APGState:
+        local, loss = state.local, program.loss
+        residual = loss.gradient(state.ahead_prediction)
+        slope = local.operator.adjoint(residual)
+        base = float(loss.value(state.ahead_prediction))
+        lipschitz = state.lipschitz * self.shrink
+        while True:
+            z, values = local.gauge.prox(state.ahead - slope / lipschitz, local.beta / lipschitz)
+            prediction, active = state.active.forward(z, values)
+            moved = z - state.ahead
+            quadratic = 0.5 * lipschitz * float(moved.square().sum())
+            model = base + float((residual * (prediction - state.ahead_prediction)).sum()) + quadratic
+            value = float(loss.value(prediction))
+            # a hair of rounding: near the end both sides agree to all digits
+            if value <= model + 1e-13 * abs(base) or not math.isfinite(value):
+                break
+            lipschitz *= 2
+        uphill = float((moved * (state.z - z)).sum()) > 0
+        momentum = 1.0 if uphill else 0.5 * (1 + math.sqrt(1 + 4 * state.momentum**2))
+        weight = 0.0 if uphill else (state.momentum - 1) / momentum
+        return replace(
+            state,
+            active=active,
+            z=z,
+            values=values,
+            prediction=prediction,
+            ahead=torch.lerp(state.z, z, 1 + weight),
+            ahead_prediction=torch.lerp(state.prediction, prediction, 1 + weight),
+            momentum=momentum,
+            lipschitz=lipschitz,
+        )
+
+    def look(self, program: Program, state: APGState, gap: Gap) -> APGState:
+        """Price all gates; work on those that are open and those that most want to be."""
+        if program.operator.n_gates == 1 or program.operator.held_bytes > BULKY_BYTES:
+            return state
+        polar = program.polar(program.loss.gradient(state.prediction)).upper
+        is_open = torch.zeros_like(polar, dtype=torch.bool)
+        is_open[state.gates[(state.values > 0) | (state.ahead.abs().amax(dim=(1, 2)) > 0)]] = True
+        price = torch.where(is_open, 0.0, polar)
+        entering = torch.topk(price, math.ceil(_ENTERING * len(polar))).indices
+        wanted = is_open.clone()
+        wanted[entering[price[entering] > _NEAR * program.beta]] = True
+        gates = torch.nonzero(wanted).flatten()
+        known = torch.isin(gates, state.gates)
+        if bool(known.all()) and gates.numel() > 0.8 * state.gates.numel():
+            return state
+        place = torch.searchsorted(state.gates, gates[known])
+
+        def carried(stack: Tensor) -> Tensor:
+            moved = stack.new_zeros(gates.numel(), *stack.shape[1:])
+            moved[known] = stack[place]
+            return moved
+
+        local = program.restrict(gates)
+        return replace(
+            state,
+            gates=gates,
+            local=local,
+            active=ActiveForward(local.operator),
+            z=carried(state.z),
+            values=carried(state.values),
+            ahead=carried(state.ahead),
+        )
+
+    def point(self, program: Program, state: APGState) -> Point:
+        return Point(state.prediction, float(state.values.sum()), lambda: self._factors(state))
+
+    def _factors(self, state: APGState) -> Factors:
+        """The neurons of the working set, by the names that all gates know theirs by."""
+        factors = state.local.gauge.factorise(state.z)
+        return replace(factors, gate=state.gates[factors.gate])
