@@ -10,13 +10,13 @@ from provenet.blocks import (
     PoolFormer,
     SelfAttention,
     TokenMap,
-    certify,
-    formulate,
 )
 from provenet.certificates import Certificate
 from provenet.estimators import ProvenClassifier, ProvenClassifierCV, ProvenRegressor, ProvenRegressorCV
+from provenet.formulation import formulate
 from provenet.io import SavedModel, load, save
 from provenet.problem import Problem
+from provenet.proofs import certify
 from provenet.solvers import Solution, Status, solve
 
 __version__ = "0.1.0"

@@ -6,15 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
-from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from provenet.blocks import Block
 from provenet.gates import pattern_key
 from provenet.gauges import Bounds, Gauge
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
@@ -64,22 +63,6 @@ class Program:
         return replace(self, operator=self.operator.to(dtype), loss=self.loss.to(dtype))
 
 
-class BlockLike(Protocol):
-    """What a problem needs to know of its block; the blocks themselves are in ``provenet.blocks``."""
-
-    name: str
-
-    def network(
-        self, factors: Factors, gates: Tensor | None, readout: str, group: Tensor | None, relu: bool
-    ) -> nn.Module: ...
-
-    def neurons(self, network: nn.Module, readout: str) -> Neurons: ...
-
-    def patterns(self, X: Tensor, vectors: Tensor, group: int = 0) -> tuple[Tensor, Tensor]: ...
-
-    def settings(self) -> Mapping[str, Any]: ...
-
-
 @dataclass(frozen=True)
 class Problem:
     """A block on data.
@@ -91,7 +74,7 @@ class Problem:
     ``complete``: the gates are all arrangements there are.  ``penalty``: the norms of the first and second layer.
     """
 
-    block: BlockLike
+    block: Block
     activation: str
     readout: str
     X: Tensor

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet.blocks import formulate
 from provenet.certificates import certify
+from provenet.formulation import formulate
 from provenet.gauges import LineNorm, NuclearNorm, SignNorm
 from provenet.gauges.prox.mixed import MOST_SIGNS, gauge_of, norms, signs
 from provenet.io.model import SavedModel

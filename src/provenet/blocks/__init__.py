@@ -1,13 +1,12 @@
-"""Blocks: network → convex program → network."""
+"""Blocks: their settings, their rows and operators, their networks.  Nothing here solves or certifies."""
 
 from provenet.blocks.attention import SelfAttention
 from provenet.blocks.base import Block
-from provenet.blocks.certify import block_of, certify
 from provenet.blocks.cnn import CNN
-from provenet.blocks.formulate import BLOCKS, formulate, make_block
 from provenet.blocks.fourier import BFNO, FNO
 from provenet.blocks.mixer import Mixer
 from provenet.blocks.mlp import MLP
+from provenet.blocks.named import BLOCKS, block_of, make_block
 from provenet.blocks.tokens import FNet, PoolFormer, TokenMap
 
 __all__ = [
@@ -23,7 +22,5 @@ __all__ = [
     "SelfAttention",
     "TokenMap",
     "block_of",
-    "certify",
-    "formulate",
     "make_block",
 ]

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from provenet.blocks import Block
-from provenet.blocks import certify as certify_module
 from provenet.certificates import Certificate
 from provenet.cli.blocks import check_mask
 from provenet.cli.console import warn
 from provenet.data.loading import Dataset
 from provenet.io.weights import named_as, network_of, read_state, write_state
+from provenet.proofs import certify as certify_module
 
 _CLASSES = ("softmax", "logistic")  # losses of labels
 

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from provenet import estimators
 from provenet.blocks import Block
-from provenet.blocks.formulate import checked_penalty
 from provenet.cli.blocks import ImageShape, check_fits, check_mask, chosen_block
 from provenet.data.loading import Dataset, guess_task, load_dataset
 from provenet.estimators.base import ProvenEstimator
+from provenet.formulation import checked_penalty
 from provenet.gauges.prox.mixed import Penalty, gauge_of
 from provenet.losses import LOSSES
 from provenet.problem import Problem

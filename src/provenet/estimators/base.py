@@ -19,12 +19,13 @@ from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from provenet.blocks import BLOCKS, formulate, make_block
+from provenet.blocks import BLOCKS, make_block
 from provenet.blocks.base import Block
 from provenet.certificates import Certificate
 from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
 from provenet.estimators.outputs import outputs_in_batches
+from provenet.formulation import formulate
 from provenet.problem import Problem
 from provenet.solvers import Record, Solution, Status, solve
 from provenet.solvers.loop import Callback

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from provenet.blocks import Block, formulate, make_block
+from provenet.blocks import Block, make_block
 from provenet.certificates import Certificate, certify
+from provenet.formulation import formulate
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, read_penalty, written
 from provenet.io.fingerprint import check_fingerprint, differences, digest, fingerprint
 from provenet.io.schema import SchemaError, take
@@ -55,7 +56,7 @@ class SavedModel:
         return SavedModel(
             network=network,
             certificate=certificate,
-            block=make_block(problem.block),  # type: ignore[arg-type]
+            block=make_block(problem.block),
             activation=problem.activation,
             readout=problem.readout,
             loss=problem.loss.name,

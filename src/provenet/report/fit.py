@@ -121,7 +121,7 @@ def training_score(solution: Solution, classify: bool) -> float:
 def _speak(solution: Solution, there: Tensor | None) -> Predict:
     """Samples (m, …) → what the network itself says, (m, …, c)."""
     network, block = solution.network(), solution.problem.block
-    return lambda samples: outputs_in_batches(network, block, _array(samples), there)  # type: ignore[arg-type]
+    return lambda samples: outputs_in_batches(network, block, _array(samples), there)
 
 
 def _unit(problem: Problem) -> str:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from provenet.blocks import MLP, formulate
+from provenet.blocks import MLP
+from provenet.formulation import formulate
 from provenet.problem import Problem
 from provenet.solvers import solve
 from provenet.testing.examples import Example, examples

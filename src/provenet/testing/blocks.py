@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from provenet.blocks import Block, formulate
+from provenet.blocks import Block
 from provenet.certificates import certify
+from provenet.formulation import formulate
 from provenet.problem import Problem
 from provenet.testing.bank import verify_network
 from provenet.testing.close import assert_close, normal

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from provenet.blocks.base import Block
-from provenet.blocks.formulate import check_decided
-from provenet.blocks.stream import Stream
 from provenet.data.validation import check_finite
+from provenet.formulation import check_decided
 from provenet.nn import TwoLayer
 from provenet.operators import Operator
+from provenet.proofs.stream import Stream
 from provenet.variable import Factors, Stack
 
 

@@ -11,14 +11,8 @@ import torch
 from torch import Tensor
 
 from provenet import memory
-from provenet.blocks.attention import SelfAttention
-from provenet.blocks.base import Block
-from provenet.blocks.cnn import CNN
-from provenet.blocks.fourier import BFNO, FNO
+from provenet.blocks import MLP, Block, make_block
 from provenet.blocks.implicit import implicit_cones
-from provenet.blocks.mixer import Mixer
-from provenet.blocks.mlp import MLP
-from provenet.blocks.tokens import FNet, PoolFormer
 from provenet.cones import Cones
 from provenet.data.validation import as_mask, as_samples, as_targets, as_tensor, as_weights, check_finite
 from provenet.gates import distinct_gates, sample_gates
@@ -32,29 +26,8 @@ from provenet.losses.base import power_of_four
 from provenet.nn.base import ACTIVATIONS, READOUTS
 from provenet.problem import Problem, Program, normalised_beta
 
-BLOCKS: dict[str, type[Block]] = {
-    "mlp": MLP,
-    "cnn": CNN,
-    "attention": SelfAttention,
-    "mixer": Mixer,
-    "fno": FNO,
-    "bfno": BFNO,
-    "poolformer": PoolFormer,
-    "fnet": FNet,
-}
 _ONE_OUTPUT_EACH = (2.0, 1.0)
 _MASKED_TOKEN_LOSSES = ("squared", "huber")  # those that are zero where output and target are
-
-
-def make_block(block: str | Block, **settings: Any) -> Block:
-    """A block by name, or the block itself."""
-    if isinstance(block, Block):
-        return block
-    if block not in BLOCKS:
-        raise ValueError(
-            f"block: {block!r} is unknown; choose one of {', '.join(map(repr, BLOCKS))} or a block object."
-        )
-    return BLOCKS[block](**settings)
 
 
 @torch.inference_mode(False)

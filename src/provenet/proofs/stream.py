@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from provenet.blocks.base import Block
-from provenet.blocks.formulate import as_masked, as_masked_targets
 from provenet.data.validation import as_targets
+from provenet.formulation import as_masked, as_masked_targets
 
 _CHUNK_NUMBERS = 2**22  # inputs, or hidden values, of the samples at hand
 

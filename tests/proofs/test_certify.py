@@ -12,9 +12,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import provenet as pn
-from provenet.blocks import block_of, stream
+from provenet.blocks import block_of
 from provenet.certificates import Certificate
 from provenet.polar import bounds
+from provenet.proofs import stream
 from provenet.testing.examples import Example, examples
 from provenet.variable import Factors
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
-from dataclasses import fields
 from numbers import Real
 from typing import Any, NamedTuple, overload
 
@@ -13,19 +12,19 @@ import torch
 from torch import Tensor, nn
 
 from provenet import certificates
-from provenet.blocks.base import Block
-from provenet.blocks.certify_relu import certify_relu, with_better
-from provenet.blocks.foreign import Reading, read_module
-from provenet.blocks.formulate import formulate, loss_kind, make_loss, normalised
-from provenet.blocks.stream import Chunks, Stream, is_arrays
-from provenet.blocks.streamed import OwnGates, StreamedOperator
+from provenet.blocks import block_of
 from provenet.certificates import Certificate, certificate_of, check_same_map
 from provenet.data.validation import as_weights, check_finite
+from provenet.formulation import formulate, loss_kind, make_loss, normalised
 from provenet.gauges import NuclearNorm
 from provenet.losses import Loss
 from provenet.losses.base import power_of_four
 from provenet.nn import TwoLayer
 from provenet.problem import Problem, Program, check_beta, normalised_beta
+from provenet.proofs.foreign import Reading, read_module
+from provenet.proofs.relu import certify_relu, with_better
+from provenet.proofs.stream import Chunks, Stream, is_arrays
+from provenet.proofs.streamed import OwnGates, StreamedOperator
 from provenet.variable import Factors
 
 
@@ -178,22 +177,6 @@ def certify(
     factors = Factors(network.first.detach(), network.second.detach(), place[own.of_neuron]).scaled(units.z**-0.5)
     scope = "linear" if network.gates is None else "fixed_gates"
     return certificate_of(program, seen.prediction / units.y, factors, float(beta), units.value, scope, tol)
-
-
-def block_of(module: TwoLayer) -> Block:
-    """The block a module is a network of, with the module's settings."""
-    kinds = {kind.module: kind for kind in _below(Block) if hasattr(kind, "module")}
-    kind = next((kinds[base] for base in type(module).__mro__ if base in kinds), None)
-    if kind is None:
-        raise ValueError(f"module: {type(module).__name__} is a network of no block.")
-    return kind(**{field.name: module.settings[field.name] for field in fields(kind)})
-
-
-def _below(kind: Any) -> Iterator[Any]:
-    """All classes that derive from ``kind``."""
-    for derived in kind.__subclasses__():
-        yield derived
-        yield from _below(derived)
 
 
 def _unwrapped(module: Any) -> nn.Module:

@@ -33,7 +33,7 @@ def improved(network: TwoLayer, problem: Problem, u: Tensor, v: Tensor) -> TwoLa
         left, right = torch.cat([first, root * u[None]]), torch.cat([second, root * v[None]])
         neurons = Factors(left, right, torch.zeros(len(left), dtype=torch.long))
         more = None if group is None else torch.cat([group, group[:1]])
-        return problem.block.network(neurons, None, problem.readout, more, True)  # type: ignore[return-value]
+        return problem.block.network(neurons, None, problem.readout, more, True)
 
     tried = [with_neuron(float(size)) for size in _SIZES]
     best = min(tried, key=lambda one: objective(one, problem))

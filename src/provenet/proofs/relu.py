@@ -16,14 +16,14 @@ from torch import Tensor, nn
 
 from provenet import certificates, deadline
 from provenet.blocks.base import Block
-from provenet.blocks.foreign import read_module
-from provenet.blocks.improve import improved, objective
 from provenet.certificates import Certificate, certificate_from, gap_at, relu_point
 from provenet.gates.arrangements import NotEnumerable, count_bound
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.nn import TwoLayer
 from provenet.polar.everywhere import Pull, climb, strongest
 from provenet.problem import Problem
+from provenet.proofs.foreign import read_module
+from provenet.proofs.improve import improved, objective
 from provenet.solvers.solve import solve
 from provenet.variable import Factors
 

@@ -1,0 +1,54 @@
+"""Blocks by name, and by module."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any
+
+from provenet.blocks.attention import SelfAttention
+from provenet.blocks.base import Block
+from provenet.blocks.cnn import CNN
+from provenet.blocks.fourier import BFNO, FNO
+from provenet.blocks.mixer import Mixer
+from provenet.blocks.mlp import MLP
+from provenet.blocks.tokens import FNet, PoolFormer
+from provenet.nn import TwoLayer
+
+BLOCKS: dict[str, type[Block]] = {
+    "mlp": MLP,
+    "cnn": CNN,
+    "attention": SelfAttention,
+    "mixer": Mixer,
+    "fno": FNO,
+    "bfno": BFNO,
+    "poolformer": PoolFormer,
+    "fnet": FNet,
+}
+
+
+def make_block(block: str | Block, **settings: Any) -> Block:
+    """A block by name, or the block itself."""
+    if isinstance(block, Block):
+        return block
+    if block not in BLOCKS:
+        raise ValueError(
+            f"block: {block!r} is unknown; choose one of {', '.join(map(repr, BLOCKS))} or a block object."
+        )
+    return BLOCKS[block](**settings)
+
+
+def block_of(module: TwoLayer) -> Block:
+    """The block a module is a network of, with the module's settings."""
+    kinds = {kind.module: kind for kind in _below(Block) if hasattr(kind, "module")}
+    kind = next((kinds[base] for base in type(module).__mro__ if base in kinds), None)
+    if kind is None:
+        raise ValueError(f"module: {type(module).__name__} is a network of no block.")
+    return kind(**{field.name: module.settings[field.name] for field in fields(kind)})
+
+
+def _below(kind: Any) -> Iterator[Any]:
+    """All classes that derive from ``kind``."""
+    for derived in kind.__subclasses__():
+        yield derived
+        yield from _below(derived)
