@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from torch import Tensor
 
 from provenet.certificates import certify as compute_certificate
 from provenet.cli import blocks as b
@@ -16,10 +15,9 @@ from provenet.cli.console import FAILED, print_certificate, print_json, say, war
 from provenet.cli.foreign import Training, certify_file, write_better
 from provenet.cli.models import load_for, source_of
 from provenet.data.loading import load_dataset
-from provenet.io import SavedModel, load_model, problem_of
+from provenet.io import load_model, problem_of
 from provenet.losses import LOSSES
-from provenet.problem import Problem
-from provenet.verify import Verdict, verify
+from provenet.proofs.independent import second_opinion
 
 _OF_FILES = (  # options that a model folder answers by itself
     "target", "feature", "drop", "weight", "loss", "beta", "mean", "delta", "activation", "block", "set_", "tokens",
@@ -115,7 +113,7 @@ def _certify_folder(folder: Path, data: Path, tol: float | None, header: bool | 
     arrays = dataset.X, dataset.y, dataset.weight, dataset.mask
     problem = model.problem(*arrays) if estimator is None else problem_of(estimator, *arrays)
     certificate = compute_certificate(problem, model.network, model.certificate.tol if tol is None else tol)
-    second = _second_opinion(model, problem)
+    second = second_opinion(problem, model.network)
     differences = model.data_differences(problem)
     same = isclose(second.primal, certificate.primal, rel_tol=1e-6)
     agrees = same and (second.relative_gap <= certificate.tol or not second.exact)
@@ -142,32 +140,3 @@ def _certify_folder(folder: Path, data: Path, tol: float | None, header: bool | 
 
 def _say_whether(holds: bool) -> None:
     say("The certificate holds." if holds else "The certificate does NOT hold to this tolerance.")
-
-
-def _second_opinion(model: SavedModel, problem: Problem) -> Verdict:
-    """That of `provenet.verify`, which shares no code with the certificate."""
-    first, second, gates, group, relu = problem.block.neurons(model.network, problem.readout)
-    return verify(
-        problem.X.numpy(),
-        problem.loss.target.numpy(),
-        first.numpy(),
-        second.numpy(),
-        _array(gates),
-        relu=relu,
-        block=problem.block.name,
-        loss=problem.loss.name,
-        beta=problem.beta,
-        sample_weight=problem.loss.sample_weight.numpy(),
-        gate_vectors=_array(problem.gate_vectors),
-        readout=problem.readout,
-        mask=_array(problem.mask),
-        group=_array(group),
-        gate_group=_array(problem.gate_group),
-        penalty=problem.penalty,
-        **problem.block.settings(),
-        **model.loss_settings,
-    )
-
-
-def _array(tensor: Tensor | None) -> Any:
-    return None if tensor is None else tensor.numpy()
