@@ -25,6 +25,7 @@ from provenet.certificates import Certificate
 from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
 from provenet.estimators.outputs import outputs_in_batches
+from provenet.estimators.settings import OneBeta, Settings
 from provenet.formulation import formulate
 from provenet.problem import Problem
 from provenet.solvers import Record, Solution, Status, solve
@@ -65,27 +66,14 @@ class TrainingData:
         )
 
 
-class ProvenEstimator(BaseEstimator):
+class ProvenEstimator(Settings, BaseEstimator):
     """Trains one block to a proven optimum.
 
     Settings are those of `provenet.formulate` and `provenet.solve`.  A kind of estimator says how targets are read
     (`_read`) and what its loss is; a search over β says how to train (`_train`).
     """
 
-    block: str | Block
-    activation: str
-    n_gates: int | Any
-    loss: str
-    readout: str
-    fit_intercept: bool
-    solver: str | Any
-    tol: float
-    max_steps: int | None
-    max_seconds: float | None
-    verbose: int
-    random_state: Any
-    whiten: bool
-    penalty: Any
+    loss: str  # which there are depends on the kind
 
     network_: nn.Module
     certificate_: Certificate
@@ -98,7 +86,6 @@ class ProvenEstimator(BaseEstimator):
     sample_shape_: tuple[int, ...]
 
     _watcher: Callback | None = None  # set for a while by `watched`
-    _mask: Tensor | None = None  # of the samples that a scorer, which knows no masks, asks about
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> Any:
         """Train on X, samples (n, d), tokens (n, s, d) or images (n, channels, …) by block, and y.
@@ -198,20 +185,18 @@ class ProvenEstimator(BaseEstimator):
 
     def _there(self, shape: tuple[int, ...], mask: Any) -> Tensor | None:
         """Which tokens of samples of this shape (n, s, d) are there, (n, s); None: all."""
-        mask = self._mask if mask is None else without_torch(mask)
         if mask is None:
             return None
         block = self._make_block()
         if not block.masks:
             raise ValueError(f"mask: block {block.name!r} has a fixed number of tokens; only 'attention' takes a mask.")
-        return as_mask(mask, shape)
+        return as_mask(without_torch(mask), shape)
 
     def _outputs(self, X: Any, mask: Any = None) -> NDArray[np.float64]:
         """The network's outputs (n, …, c)."""
         check_is_fitted(self)
         X = without_torch(X)
-        finite = mask is None and self._mask is None
-        options = _SAMPLES | {"ensure_2d": len(self.sample_shape_) == 1, "ensure_all_finite": finite}
+        options = _SAMPLES | {"ensure_2d": len(self.sample_shape_) == 1, "ensure_all_finite": mask is None}
         X = validate_data(self, X, reset=False, **options)
         self._check_shape(X)
         there = self._there(X.shape, mask)
@@ -244,11 +229,8 @@ class ProvenEstimator(BaseEstimator):
         return estimator_html_repr(self) + proof
 
 
-class SingleBeta:
+class SingleBeta(OneBeta):
     """Training at one ``beta``, from the last solution where ``warm_start`` asks for it and it fits."""
-
-    beta: float
-    warm_start: bool
 
     def _train(self: Any, data: TrainingData) -> Solution:
         problem = self._formulate(data, self.beta, self._seed())
