@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, read_weights
@@ -111,8 +112,7 @@ def _times_class_weight(
         raise ValueError("class_weight: with readout='tokens' a sample has labels of several classes; leave it None.")
     each = np.ones(len(code)) if weight is None else weight
     if class_weight == "balanced":
-        total = np.bincount(code, weights=each, minlength=len(classes))
-        factor = total.sum() / (len(classes) * total)
+        factor = compute_class_weight("balanced", classes=np.arange(len(classes)), y=code, sample_weight=each)
     elif isinstance(class_weight, Mapping):
         labels = classes.tolist()
         unknown = [label for label in class_weight if label not in labels]
