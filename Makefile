@@ -1,6 +1,6 @@
 # make demo   set up .venv, fit real data, leave a report to look at
 # make test   set up .venv, run the tests
-# make bench  compare with other solvers
+# make bench  compare with other solvers; some of it: make bench ROWS='gated relu'
 # make lint   formatting, lints, types
 
 PYTHON ?= python3
@@ -22,7 +22,7 @@ test: $(VENV)/.ready-dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q $(TESTS)
 
 bench: $(VENV)/.ready-bench
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(ROWS)
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .

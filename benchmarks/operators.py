@@ -23,9 +23,11 @@ from torch.nn.functional import unfold
 
 import provenet as pn
 from benchmarks import bare
+from benchmarks.progress import doing
 from provenet.blocks import BLOCKS, Block
 from provenet.nn.tokens import pool_tokens
-from provenet.operators import Operator, PooledOperator, pooled
+from provenet.operators import Operator, PooledOperator
+from provenet.operators.bases import pooled
 from provenet.variable import Factors
 
 TARGET = 1.5
@@ -140,6 +142,7 @@ def costs(size: Size | None = None, names: Iterable[str] = BLOCKS) -> Iterator[C
     for name in names:
         for readout in ("mean", "tokens") if make(name).tokens else ("mean",):
             for activation in ("linear", "gated_relu"):
+                doing(f"operator of {name}, {activation}, {readout}")
                 yield from block_costs(name, activation, readout, size)
 
 
