@@ -5,32 +5,30 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from numbers import Integral
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from provenet import memory
-from provenet.blocks import MLP, Block, make_block
+from provenet.blocks import Block
 from provenet.blocks.implicit import implicit_cones
 from provenet.cones import Cones
 from provenet.data.validation import as_mask, as_samples, as_targets, as_tensor, as_weights, check_finite
-from provenet.gates import distinct_gates, sample_gates
+from provenet.gates import Gates, distinct_gates, sample_gates
 from provenet.gates.arrangements import arrangements, doubt
 from provenet.gates.interior import moved_inside
 from provenet.gates.spike_free import open_gate, spike_free_stretch
 from provenet.gauges import ConeColumns, ConeNuclear, Gauge, SpikeFree
-from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, as_penalty, gauge_of
-from provenet.losses import LOSSES, Loss
+from provenet.gauges.prox.mixed import WEIGHT_DECAY, gauge_of
+from provenet.losses import Loss
 from provenet.losses.base import power_of_four
-from provenet.nn.base import ACTIVATIONS, READOUTS
-from provenet.problem import Problem, Program, normalised_beta
+from provenet.problem import Problem, Program, Units
+from provenet.statement import ONE_OUTPUT_EACH, Statement
 
-_ONE_OUTPUT_EACH = (2.0, 1.0)
 _MASKED_TOKEN_LOSSES = ("squared", "huber")  # those that are zero where output and target are
 
 
-@torch.inference_mode(False)
 def formulate(
     block: str | Block,
     X: Any,
@@ -59,20 +57,41 @@ def formulate(
     ``penalty`` (C, R), for MLPs: the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), where u_j and v_j are
     the first and the second layer of neuron j (BM Lemma 3.1); (2, 2) is weight decay.  ReLU has (2, 2) and (2, 1).
     """
-    block = make_block(block)
-    if activation not in ACTIVATIONS:
-        raise ValueError(f"activation: {activation!r} is unknown; choose one of {', '.join(map(repr, ACTIVATIONS))}.")
     complete = isinstance(gates, str) and gates == "all"
     if isinstance(gates, str) and not complete:
         raise ValueError(f"gates: {gates!r} is unknown; give a number, gate vectors, or for 'relu' 'all'.")
-    if complete and activation != "relu":
-        raise ValueError(f"gates: 'all' enumerates the arrangements of ReLU, not those of {activation!r}.")
-    penalty = checked_penalty(penalty, block, activation)
-    if readout not in READOUTS:
-        raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
-    if readout == "tokens" and not block.tokens:
-        raise ValueError(f"readout: block {block.name!r} has one output a sample, no tokens; choose 'mean'.")
-    loss_name = loss_kind(loss).name
+    statement = Statement.of(
+        block,
+        loss,
+        beta,
+        activation=activation,
+        readout=readout,
+        loss_settings=loss_settings,
+        penalty=penalty,
+        complete=complete,
+    )
+    return pose(statement, X, Y, gates, seed=seed, sample_weight=sample_weight, mask=mask, gate_group=gate_group)
+
+
+@torch.inference_mode(False)
+def pose(
+    statement: Statement,
+    X: Any,
+    Y: Any,
+    gates: int | Any = 100,
+    *,
+    seed: int | None = 0,
+    sample_weight: Any = None,
+    mask: Any = None,
+    gate_group: Any = None,
+) -> Problem:
+    """The statement on data; arguments as `formulate` has them.  ``gates`` are found anew where it is complete."""
+    block, activation, readout, loss_name = (
+        statement.block, statement.activation, statement.readout, statement.loss.name
+    )  # fmt: skip
+    complete, penalty = statement.complete, statement.penalty
+    if complete:
+        gates = "all"
     X, token_mask = as_masked(block, X, mask)
     Y = as_targets(Y, X.shape[0], loss_name, tokens=readout == "tokens")
     block.check(X, Y.shape[-1])
@@ -91,7 +110,7 @@ def formulate(
         stretch = None
     else:
         gate_vectors, patterns, stretch = alone
-    user_loss = make_loss(loss, Y, weight, loss_settings or {})
+    user_loss = statement.make_loss(Y, weight)
     scaled_loss, units = normalised(user_loss, block.size(X), block.degree)
     grouping = {} if gate_group is None else {"group": gate_group}
     operator = block.operator(X, patterns, Y.shape[-1], readout, units.x, token_mask, **grouping)
@@ -99,48 +118,17 @@ def formulate(
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
     if activation == "relu":
         gauge = _cone_gauge(block, X, patterns, gate_vectors, gate_group, stretch, complete)
-        if penalty == _ONE_OUTPUT_EACH and operator.q > 1:  # of one output all norms are one
+        if penalty == ONE_OUTPUT_EACH and operator.q > 1:  # of one output all norms are one
             assert isinstance(gauge, ConeNuclear)
             gauge = ConeColumns(gauge.cones)
     else:
         gauge = gauge_of(penalty, operator.p, operator.q)
-    program = Program(operator, scaled_loss, gauge, normalised_beta(beta, units.beta))
+    program = Program(operator, scaled_loss, gauge, units.normalised_beta(statement.beta))
     if patterns is None:
         patterns = torch.ones(block.groups, X.shape[0], dtype=torch.bool)
-    return Problem(
-        block,
-        activation,
-        readout,
-        X,
-        user_loss,
-        float(beta),
-        gate_vectors,
-        patterns,
-        program,
-        units.z,
-        units.y,
-        units.value,
-        gate_group,
-        token_mask,
-        complete,
-        penalty,
-    )
-
-
-def checked_penalty(penalty: Any, block: Block, activation: str) -> Penalty:
-    """The norms (C, R), if networks of this block can be judged by them."""
-    norms = as_penalty(penalty)
-    if norms != WEIGHT_DECAY and not isinstance(block, MLP):
-        raise ValueError(
-            f"penalty: ({norms[0]:g}, {norms[1]:g}) goes with block 'mlp', not with {block.name!r}; choose (2, 2), "
-            "weight decay."
-        )
-    if activation == "relu" and norms not in (WEIGHT_DECAY, _ONE_OUTPUT_EACH):
-        raise ValueError(
-            f"penalty: ({norms[0]:g}, {norms[1]:g}) of ReLU networks has no bound of how hard a neuron in its cone can "
-            "pull; choose (2, 2), weight decay, or (2, 1), neurons with one output each; or activation 'gated_relu'."
-        )
-    return norms
+    statement = replace(statement, loss_settings={**statement.loss_settings, **user_loss.settings()})
+    found = Gates(gate_vectors, patterns, gate_group)
+    return Problem(statement, X, token_mask, user_loss, found, program, units)
 
 
 def _cone_gauge(
@@ -220,36 +208,9 @@ def as_masked_targets(Y: Tensor, mask: Tensor | None, readout: str, loss: str) -
     return Y.masked_fill(~mask.unsqueeze(-1), 0.0)
 
 
-def loss_kind(loss: str | type[Loss]) -> type[Loss]:
-    """A loss by name, or the class itself."""
-    if isinstance(loss, type) and issubclass(loss, Loss):
-        return loss
-    if not isinstance(loss, str) or loss not in LOSSES:
-        raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, LOSSES))} or a Loss class.")
-    return LOSSES[loss]
-
-
-def make_loss(loss: str | type[Loss], target: Tensor, weight: Tensor | None, settings: dict[str, Any]) -> Loss:
-    kind = loss_kind(loss)
-    try:
-        return kind(target, weight, **settings)
-    except TypeError as error:
-        raise ValueError(f"loss_settings: {settings!r} do not fit loss {kind.name!r} ({error}).") from None
-
-
 def _check_room(rows: int, gates: int) -> None:
     """A pattern for every row and gate, as truth values and as numbers."""
     memory.check_fits(rows * gates * 9, f"gates: {gates} of them on {rows} rows", "Take fewer gates or samples.")
-
-
-class Units(NamedTuple):
-    """What one unit of the program is in the user's: of X, Z, Y, the objective and β."""
-
-    x: float
-    z: float
-    y: float
-    value: float
-    beta: float
 
 
 def normalised(loss: Loss, x_size: float, degree: int) -> tuple[Loss, Units]:

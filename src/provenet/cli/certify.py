@@ -162,10 +162,10 @@ def _second_opinion(model: SavedModel, problem: Problem) -> Verdict:
         readout=problem.readout,
         mask=_array(problem.mask),
         group=_array(group),
-        gate_group=_array(problem.gate_group),
+        gate_group=_array(problem.gates.group),
         penalty=problem.penalty,
         **problem.block.settings(),
-        **model.loss_settings,
+        **model.statement.loss_settings,
     )
 
 

@@ -18,6 +18,7 @@ from provenet import certificates, deadline
 from provenet.blocks.base import Block
 from provenet.certificates import Certificate, certificate_from, gap_at, relu_point
 from provenet.gates.arrangements import NotEnumerable, count_bound
+from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.nn import TwoLayer
 from provenet.polar.everywhere import Pull, climb, strongest
@@ -25,6 +26,7 @@ from provenet.problem import Problem
 from provenet.proofs.foreign import read_module
 from provenet.proofs.improve import improved, objective
 from provenet.solvers.solve import solve
+from provenet.statement import Scope
 from provenet.variable import Factors
 
 _MOST = 10_000  # arrangements worth enumerating for one certificate, where each has an exact polar
@@ -101,15 +103,15 @@ class Everyone:
     def judged(self, network: TwoLayer, every: Problem | None, tol: float) -> Certificate:
         """The certificate by all arrangements, one after the other, and by all u at once where that proves more."""
         certificate = None if every is None else certificates.certify(every, network, tol)
-        if certificate is not None and certificate.bound == "exact":
+        if certificate is not None and certificate.bound == BoundKind.EXACT:
             return certificate
         problem, program = self.problem, self.problem.program
         prediction, factors = relu_point(problem, network)
         theta = program.loss.gradient(prediction)
         # near the optimum the bound must come down to β itself; elsewhere a digit more or less says nothing
         found = strongest(self.pull(theta), network.first.detach(), program.beta * (1 + 0.1 * tol), _TOLERANCE)
-        gap = gap_at(program, prediction, float(factors.penalty()), theta, found.upper, "deterministic")
-        units, scope = (program.beta, problem.beta, problem.value_scale), "all_arrangements"
+        gap = gap_at(program, prediction, float(factors.penalty()), theta, found.upper, BoundKind.DETERMINISTIC)
+        units, scope = (program.beta, problem.beta, problem.units.value), Scope.ALL_ARRANGEMENTS
         whole = certificate_from(gap, *units, scope, tol, method=found.method)
         return whole if certificate is None or whole.dual > certificate.dual else certificate
 
@@ -158,7 +160,7 @@ def _table(problem: Problem) -> Tensor | None:
     if problem.patterns.shape[1] * (op.p + op.q) > _PULL_NUMBERS:
         return None
     rows = block.rows(problem.X.to(torch.float64))
-    return None if rows is None else rows / (problem.output_unit / problem.unit)
+    return None if rows is None else rows / (problem.units.y / problem.units.z)
 
 
 def _count(rows: Tensor) -> int:

@@ -51,6 +51,7 @@ def verify_network(
     if function is not None:
         X = function(torch.as_tensor(X, dtype=torch.float64)).numpy()
     group = getattr(network, "group", None)
+    gates = problem.gates
     return verify(
         X,
         Y,
@@ -61,12 +62,12 @@ def verify_network(
         loss=problem.loss.name,
         beta=problem.beta,
         sample_weight=sample_weight,
-        gate_vectors=None if problem.gate_vectors is None else problem.gate_vectors.numpy(),
+        gate_vectors=None if gates.vectors is None else gates.vectors.numpy(),
         delta=getattr(problem.loss, "delta", 1.0),
         readout=problem.readout,
         mask=mask,
         group=None if group is None else group.numpy(),
-        gate_group=None if problem.gate_group is None or problem.gate_vectors is None else problem.gate_group.numpy(),
+        gate_group=None if gates.group is None or gates.vectors is None else gates.group.numpy(),
         penalty=problem.penalty,
         relu=network.relu,
         **settings,
