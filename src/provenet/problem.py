@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from provenet.blocks import Block
+from provenet.blocks import Block, OnData
 from provenet.gates import Gates, pattern_key
 from provenet.gauges import Bounds, Gauge
 from provenet.gauges.prox.mixed import Penalty
@@ -140,6 +140,11 @@ class Problem:
         """From here on the zero network is optimal."""
         return self.program.beta_max * self.units.beta
 
+    @property
+    def on_data(self) -> OnData:
+        """The block on this problem's data; what is looked up of them is kept with what is returned, not here."""
+        return self.block.on(self.X, self.loss.target.shape[-1], self.readout, self.mask)
+
     def with_beta(self, beta: float) -> Problem:
         statement = self.statement.with_beta(beta)
         program = self.program.with_beta(self.units.normalised_beta(statement.beta))
@@ -179,12 +184,13 @@ class Problem:
         """Which of the problem's gates each neuron has: the one in its group with the same pattern."""
         found = torch.zeros(len(gates), dtype=torch.long)
         own = torch.zeros(len(self.patterns), dtype=torch.long) if self.gates.group is None else self.gates.group
+        rows = self.on_data.groups
         for b in torch.unique(group).tolist():
             mine = torch.nonzero(own == b).flatten()
             known = {pattern_key(self.patterns[k]): int(k) for k in mine}
             members = torch.nonzero(group == b).flatten()
             distinct, which = torch.unique(gates[members].to(torch.float64), dim=0, return_inverse=True)
-            patterns, _ = self.block.patterns(self.X, distinct, b)
+            patterns, _ = rows[b].patterns(distinct)
             names = [known.get(pattern_key(pattern)) for pattern in patterns]
             if None in names:
                 raise ValueError(

@@ -57,7 +57,7 @@ def assert_feasible(solution: Solution) -> None:
     assert len(first) > 0
     for b in torch.unique(group).tolist():
         own = group == b
-        patterns, torn = problem.block.patterns(problem.X, first[own], b)
+        patterns, torn = problem.on_data.groups[b].patterns(first[own])
         assert not bool(torn.any())
         assert torch.equal(patterns, problem.patterns[solution.factors.gate[own]])
 
@@ -130,7 +130,7 @@ def test_masked_tokens() -> None:
 @pytest.mark.parametrize(("block", "shape"), BLOCKS, ids=NAMES)
 def test_rows_applied_and_rows_picked_are_the_same(block: Any, shape: tuple[int, ...]) -> None:
     problem = relu_problem(block, normal(*shape), 2, gates=4)
-    cones = implicit_cones(problem.block, problem.X, problem.patterns, problem.gate_vectors, problem.gates.group)
+    cones = implicit_cones(problem.on_data, problem.gates)
     u = torch.from_numpy(normal(3, problem.gate_vectors.shape[1], seed=2))
     table = cones.rows.take(torch.arange(cones.rows.shape[0]))
     assert torch.allclose(cones.rows.sides(u), u @ table.T, atol=1e-12)

@@ -16,7 +16,8 @@ from provenet import certificates
 from provenet.blocks import block_of
 from provenet.certificates import Certificate, certificate_of, check_same_map
 from provenet.data.validation import as_weights, check_finite
-from provenet.formulation import normalised, pose
+from provenet.formulation import pose
+from provenet.formulation.units import normalised
 from provenet.gauges import NuclearNorm
 from provenet.losses import Loss
 from provenet.losses.base import power_of_four
@@ -282,11 +283,12 @@ def _first_pass(network: TwoLayer, stream: Stream, own: OwnGates) -> _Seen:
         if targets and targets[0].shape[1:] != batch.Y.shape[1:]:
             raise ValueError("data: with readout='tokens' every batch needs the same number of tokens.")
         check_finite(prediction, "module: an output")
-        patterns = own.patterns(batch.X)
-        own.remember(patterns)
+        data = block.on(batch.X, batch.Y.shape[-1], stream.readout, batch.mask)
+        gates = own.on(data)
+        own.remember(gates)
         here = block.size(batch.X)
         unit = power_of_four(here)
-        operator = block.operator(batch.X, patterns, batch.Y.shape[-1], stream.readout, unit, batch.mask)
+        operator = data.operator(gates, unit)
         predictions.append(prediction)
         convex.append(operator.forward_factors(neurons) * unit**block.degree)
         targets.append(batch.Y)

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from provenet import certificates, deadline
-from provenet.blocks.base import Block
 from provenet.certificates import Certificate, certificate_from, gap_at, relu_point
 from provenet.gates.arrangements import NotEnumerable, count_bound
 from provenet.gauges import BoundKind
@@ -154,13 +153,10 @@ def row_weights(problem: Problem, theta: Tensor) -> Tensor:
 
 def _table(problem: Problem) -> Tensor | None:
     """Φ (N, p) in the program's units, where the block has such a table, and it and its weights fit."""
-    block, op = problem.block, problem.program.operator
-    if not isinstance(block, Block) or block.groups > 1 or problem.mask is not None:
-        return None
-    if problem.patterns.shape[1] * (op.p + op.q) > _PULL_NUMBERS:
-        return None
-    rows = block.rows(problem.X.to(torch.float64))
-    return None if rows is None else rows / (problem.units.y / problem.units.z)
+    op, table = problem.program.operator, None
+    if problem.mask is None and problem.patterns.shape[1] * (op.p + op.q) <= _PULL_NUMBERS:
+        table = problem.on_data.table
+    return None if table is None else table.in_units_of(problem.units.y / problem.units.z)
 
 
 def _count(rows: Tensor) -> int:
@@ -183,7 +179,7 @@ def _among_its_own(
     vectors = network.first.detach()
     problem = sampled
     if not hasattr(network, "group"):
-        _, torn = sampled.block.patterns(sampled.X, vectors)
+        _, torn = sampled.on_data.groups[0].patterns(vectors)
         clear = vectors[~torn & vectors.any(1)]
         problem = pose(torch.unique(clear, dim=0)) if len(clear) else sampled
     certificate = certificates.certify(problem, network, tol)
