@@ -221,8 +221,8 @@ def test_groups_are_problems_of_their_own() -> None:
     apart = 0.0
     for b in range(2):
         assert problem.gate_vectors is not None
-        assert problem.gate_group is not None
-        gates = problem.gate_vectors[problem.gate_group == b]
+        assert problem.gates.group is not None
+        gates = problem.gate_vectors[problem.gates.group == b]
         part = pn.formulate("fno", X[:, :, 2 * b : 2 * b + 2], Y[:, 3 * b : 3 * b + 3], gates=gates, beta=beta)
         apart += pn.solve(part, tol=1e-8).certificate.primal
     assert whole.certificate.primal == pytest.approx(apart, rel=1e-6)
@@ -236,7 +236,7 @@ def test_groups_may_have_different_numbers_of_gates() -> None:
     X = tokens(9, 3, 2)
     X[:, :, 0] = 0
     problem = problem_of(pn.BFNO(groups=2), X, "gated_relu", "mean", gates=4)
-    assert torch.bincount(problem.gate_group).tolist() == [1, 4]
+    assert torch.bincount(problem.gates.group).tolist() == [1, 4]
     check_operator(problem.program.operator)
     solution = pn.solve(problem, tol=1e-6)
     assert solution.certificate.holds(1e-6)

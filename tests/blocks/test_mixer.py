@@ -128,11 +128,11 @@ def test_dead_features_decide_nothing() -> None:
     """A feature that is zero throughout lies on every gate's plane, in any order of summation: the gate is open."""
     X = tokens(5, 3, 4)
     X[:, :, 2] = 0
-    block = pn.Mixer()
-    patterns, torn = block.patterns(torch.from_numpy(X), torch.randn(6, 9, dtype=torch.float64))
+    (rows,) = pn.Mixer().on(torch.from_numpy(X), 1).groups
+    patterns, torn = rows.patterns(torch.randn(6, 9, dtype=torch.float64))
     assert not bool(torn.any())
     assert bool(patterns.view(6, 5, 3, 4)[..., 2].all())
-    check_block(block, X, "gated_relu", outputs=2)
+    check_block(pn.Mixer(), X, "gated_relu", outputs=2)
 
 
 def test_a_gate_on_a_row_of_the_data_is_refused() -> None:

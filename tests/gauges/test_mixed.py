@@ -266,7 +266,7 @@ def test_folders_reports_and_certificates_name_the_norms(tmp_path, pair):
     pn.save(solution, tmp_path / "model")
     assert json.loads((tmp_path / "model" / "certificate.json").read_text())["penalty"] == written
     again = pn.load(tmp_path / "model")
-    assert again.penalty == again.certificate.penalty == again.problem(X, Y).penalty == pair
+    assert again.statement.penalty == again.certificate.penalty == again.problem(X, Y).penalty == pair
     assert again.certificate == solution.certificate
     assert again.certify(X, Y, tol=1e-6).primal == pytest.approx(solution.certificate.primal, rel=1e-12)
     assert "‖" not in str(pn.solve(formulate("mlp", X, Y, gates=3, beta=1.0)).certificate)
@@ -276,7 +276,7 @@ def test_a_folder_whose_norms_are_not_its_certificate_s_is_refused():
     solution = pn.solve(formulate("mlp", *data(), gates=3, beta=1.0, penalty=(1, 2)))
     model = SavedModel.of(solution.problem, solution.network(), solution.certificate)
     told = model.certificate.to_dict()
-    assert SavedModel.read(model.header(), model.tensors(), told).penalty == (1, 2)
+    assert SavedModel.read(model.header(), model.tensors(), told).statement.penalty == (1, 2)
     for wrong, words in (([2, 2], "its certificate"), ([1, 3], "penalty"), ("12", "expected list"), ([1], "penalty")):
         with pytest.raises(ValueError, match=words):
             SavedModel.read(model.header(), model.tensors(), told | {"penalty": wrong})

@@ -42,7 +42,7 @@ def test_a_readout_of_tokens_comes_back(name, tmp_path):
     Y = X[..., :1] * np.linspace(1, -1, example.outputs)
     solution = pn.solve(pn.formulate(example.block, X, Y, gates=4, beta=0.2, readout="tokens"), tol=1e-3)
     loaded = load(save(solution, tmp_path / "model"))
-    assert loaded.readout == "tokens"
+    assert loaded.statement.readout == "tokens"
     assert torch.equal(loaded.network(torch.from_numpy(X)), solution.network()(torch.from_numpy(X)))
     assert loaded.certify(X, Y, tol=1e-3) == solution.certificate
 

@@ -260,7 +260,7 @@ def test_weights_of_rows(example: Any) -> None:
         theta = torch.from_numpy(Y)
         rows = problem.block.rows(problem.X)  # type: ignore[attr-defined]
         M = row_weights(problem, theta)
-        scale = problem.output_unit / problem.unit
+        scale = problem.units.y / problem.units.z
         wanted = problem.program.operator.adjoint(theta) * scale
         for pattern, G in zip(problem.patterns, wanted, strict=True):
             assert torch.allclose((rows * pattern[:, None]).T @ M, G, rtol=1e-10, atol=1e-10)

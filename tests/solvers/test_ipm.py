@@ -68,7 +68,7 @@ def test_reaches_the_optimum_of_cvxpy(shape, weighted):
     problem = random_problem(3, share=0.05, sample_weight=weight, **shape)
     solution = pn.solve(problem, IPM(), tol=1e-9)
     assert solution.status is Status.SOLVED
-    assert solution.certificate.primal / problem.value_scale == pytest.approx(best_value(problem), rel=1e-7)
+    assert solution.certificate.primal / problem.units.value == pytest.approx(best_value(problem), rel=1e-7)
 
 
 @pytest.mark.parametrize("beta", [1e-1, 1e-2, 1e-3, 1e-4])

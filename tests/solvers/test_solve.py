@@ -87,7 +87,7 @@ def test_working_set_reaches_the_interior_points_optimum() -> None:
     near = pn.solve(problem, "apg", tol=1e-4)
     done = run(WorkingSetIPM(), problem.program, Limits(1e-9), near.factors)
     assert done.status is pn.Status.SOLVED
-    part = float(problem.program.objective_factors(done.factors)) * problem.value_scale
+    part = float(problem.program.objective_factors(done.factors)) * problem.units.value
     assert part == pytest.approx(whole.certificate.primal, rel=1e-8)
     assert len(torch.unique(done.factors.gate)) < 80
 

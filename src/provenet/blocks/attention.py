@@ -9,6 +9,7 @@ from torch import Tensor
 
 from provenet import nn as modules
 from provenet.blocks.base import Block, check_tokens
+from provenet.blocks.rows import Rows
 from provenet.nn.attention import SCALES, attend
 from provenet.operators import MomentOperator, attention_operator
 
@@ -43,7 +44,7 @@ class SelfAttention(Block):
         d = X.shape[2]
         return d * d, d * outputs
 
-    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def sides(self, X: Tensor, vectors: Tensor) -> Tensor:
         """x_tᵀ G x_r for every pair of tokens, (n, s², m)."""
         n, s, d = X.shape
         out = X.new_empty(n, s, s, len(vectors))
@@ -53,19 +54,17 @@ class SelfAttention(Block):
             out[i : i + size] = attend(x, vectors, x).transpose(2, 3)
         return out.flatten(1, 2)
 
-    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
+    def some_rows(self, X: Tensor, index: Tensor) -> Tensor:
         """x_t ⊗ x_r of sample i, for index (i·s + t)·s + r."""
         s = X.shape[1]
         tokens = X.flatten(0, 1)
         query, key = tokens[index // s], tokens[index // s**2 * s + index % s]
         return (query.unsqueeze(-1) * key.unsqueeze(-2)).flatten(-2)
 
-    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def noise(self, X: Tensor, vectors: Tensor) -> Tensor:
         """Two sums of d products, one after the other: 2d roundings and those of the products."""
         return (2 * X.shape[2] + 8) * torch.finfo(X.dtype).eps * self.sides(X.abs(), vectors.abs())
 
-    def operator(
-        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
-    ) -> MomentOperator:
-        divisor = X.shape[2] ** 0.5 if self.scale == "sqrt_d" else 1.0
-        return attention_operator(X, patterns, outputs, readout, divisor, mask, scale)
+    def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> MomentOperator:
+        divisor = rows.X.shape[2] ** 0.5 if self.scale == "sqrt_d" else 1.0
+        return attention_operator(rows.X, opened, rows.outputs, rows.readout, divisor, rows.mask, scale)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,11 +10,11 @@ from torch import Tensor
 
 from provenet import nn as modules
 from provenet.blocks.base import Block, check_tokens
+from provenet.blocks.rows import Rows
 from provenet.blocks.tokens import as_grid, grid_of
 from provenet.nn.fourier import correlate, spectrum
 from provenet.operators import Operator, TokenMeanOperator
 from provenet.operators.blocks.fourier import FNOMeanOperator, FNOTokensOperator
-from provenet.operators.wrappers.grouped import GroupedOperator, Part
 from provenet.operators.wrappers.repeated import RepeatedOperator
 
 
@@ -42,10 +43,10 @@ class FNO(Block):
     def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
         return X.shape[1] * X.shape[2], outputs
 
-    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def sides(self, X: Tensor, vectors: Tensor) -> Tensor:
         return correlate(spectrum(X, self.grid), vectors, self.grid)
 
-    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
+    def some_rows(self, X: Tensor, index: Tensor) -> Tensor:
         """X_i, its tokens shifted by t in a circle, for index i·s + t."""
         s = X.shape[1]
         height, width = self.grid or (1, s)
@@ -54,20 +55,17 @@ class FNO(Block):
         column = (shift % width + token % width) % width
         return X[(index // s).unsqueeze(-1), row * width + column].flatten(-2)
 
-    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def noise(self, X: Tensor, vectors: Tensor) -> Tensor:
         # an FFT errs by its signal's length, at any entry: three of them as in `FourierOperator.depth`, and sums over d
         s, d = X.shape[1:]
         depth = 3 * (s + 20) * s**0.5 + 2 * d + 20
         lengths = torch.linalg.vector_norm(X, dim=(1, 2))[:, None] * torch.linalg.vector_norm(vectors, dim=1)
         return (depth * torch.finfo(X.dtype).eps * s**0.5 * lengths).unsqueeze(1).expand(-1, s, -1)
 
-    def operator(
-        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
-    ) -> Operator:
-        n, s, _ = X.shape
-        opened = None if patterns is None else patterns.view(-1, n, s)
+    def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> Operator:
+        X, s, outputs = rows.X, rows.X.shape[1], rows.outputs
         grid = self.grid or (1, s)
-        if readout == "tokens":
+        if rows.readout == "tokens":
             return FNOTokensOperator(X, opened, outputs, grid, scale)
         if opened is None:  # shifts leave the mean as it is
             root = s**0.5
@@ -98,41 +96,9 @@ class BFNO(FNO):
     def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
         return X.shape[1] * X.shape[2] // self.groups, outputs // self.groups
 
-    def features(self, X: Tensor, group: int) -> Tensor:
-        """The features of a group, (n, s, d/groups)."""
-        width = X.shape[2] // self.groups
-        return X[:, :, group * width : (group + 1) * width]
-
-    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
-        return super().sides(self.features(X, group), vectors)
-
-    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
-        return super().some_rows(self.features(X, group), index)
-
-    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
-        return super().noise(self.features(X, group), vectors)
-
-    def operator(
-        self,
-        X: Tensor,
-        patterns: Tensor | None,
-        outputs: int,
-        readout: str,
-        scale: float,
-        mask: Tensor | None,
-        group: Tensor | None = None,
-    ) -> Operator:
-        B, width = self.groups, outputs // self.groups
-        if group is None:
-            gates = B if patterns is None else len(patterns)
-            group = torch.arange(B).repeat_interleave(gates // B)
-        parts = []
-        for b in torch.unique(group).tolist():
-            own = torch.nonzero(group == b).flatten()
-            opened = None if patterns is None else patterns[own]
-            inner = super().operator(self.features(X, b), opened, width, readout, scale, mask)
-            parts.append(Part(inner, own, slice(b * width, (b + 1) * width)))
-        return GroupedOperator(parts, outputs)
+    def split(self, X: Tensor) -> Sequence[Tensor]:
+        """The features of each group, (n, s, d/groups)."""
+        return X.tensor_split(self.groups, dim=2)
 
 
 def _same(x: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from provenet import nn as modules
 from provenet.blocks.base import Block, check_tokens
+from provenet.blocks.rows import Rows
 from provenet.nn.tokens import pool_tokens
 from provenet.operators import Operator, TokenMeanOperator, TokenRowsOperator
 
@@ -38,10 +39,10 @@ class TokenBlock(Block):
     def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
         return self.transform(X[:1].to(torch.float64)).shape[2], outputs
 
-    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def sides(self, X: Tensor, vectors: Tensor) -> Tensor:
         return self.transform(X) @ vectors.T
 
-    def rows(self, X: Tensor, group: int = 0) -> Tensor:
+    def rows(self, X: Tensor) -> Tensor:
         return self.transform(X).flatten(0, 1)
 
     def row_noise(self, X: Tensor) -> Tensor:
@@ -49,20 +50,15 @@ class TokenBlock(Block):
         first = torch.eye(1, p, dtype=X.dtype)
         return self.noise(X, first).expand(-1, tokens, -1).flatten()
 
-    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def noise(self, X: Tensor, vectors: Tensor) -> Tensor:
         eps = torch.finfo(X.dtype).eps
         depth = vectors.shape[1] + 100
         size = self.growth(X) * torch.linalg.vector_norm(X, dim=(1, 2))[:, None, None]
         return depth * eps * size * torch.linalg.vector_norm(vectors, dim=1)  # (n, 1, m): the same for all tokens
 
-    def operator(
-        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
-    ) -> Operator:
-        n = X.shape[0]
-        opened = None if patterns is None else patterns.view(patterns.shape[0], n, -1)
-        if readout == "tokens":
-            return TokenRowsOperator.of(X, opened, outputs, self.transform, self.growth(X), scale)
-        return TokenMeanOperator(X, opened, outputs, self.transform, self.growth(X), scale)
+    def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> Operator:
+        kind = TokenRowsOperator.of if rows.readout == "tokens" else TokenMeanOperator
+        return kind(rows.X, opened, rows.outputs, self.transform, self.growth(rows.X), scale)
 
 
 @dataclass(frozen=True)
@@ -136,12 +132,10 @@ class TokenMap(TokenBlock):
     def transform(self, X: Tensor) -> Tensor:
         return self.function(X)
 
-    def operator(
-        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
-    ) -> Operator:
+    def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> Operator:
         # of X itself, whatever the scale: h need not be homogeneous
         at_scale = TokenMap(lambda x: self.function(x * scale) / scale)
-        return TokenBlock.operator(at_scale, X, patterns, outputs, readout, scale, mask)
+        return TokenBlock.operator(at_scale, rows, opened, scale)
 
     def growth(self, X: Tensor) -> float:
         sizes, images = [], []

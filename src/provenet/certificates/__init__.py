@@ -2,6 +2,7 @@
 
 from provenet.certificates.certificate import (
     Certificate,
+    Standing,
     certificate_from,
     certificate_of,
     certify,
@@ -14,6 +15,7 @@ from provenet.certificates.gap import Gap, duality_gap, gap_at
 __all__ = [
     "Certificate",
     "Gap",
+    "Standing",
     "certificate_from",
     "certificate_of",
     "certify",

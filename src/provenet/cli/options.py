@@ -17,11 +17,11 @@ from provenet.blocks import Block
 from provenet.cli.blocks import ImageShape, check_fits, check_mask, chosen_block
 from provenet.data.loading import Dataset, guess_task, load_dataset
 from provenet.estimators.base import ProvenEstimator
-from provenet.formulation import checked_penalty
 from provenet.gauges.prox.mixed import Penalty, gauge_of
 from provenet.losses import LOSSES
 from provenet.problem import Problem
 from provenet.solvers import METHODS
+from provenet.statement import check_penalty
 
 _KINDS = {"classification": "ProvenClassifier", "regression": "ProvenRegressor"}
 
@@ -242,7 +242,7 @@ def prepare(
 def _check_penalty(block: Block, activation: str, penalty: Penalty, X: NDArray[Any], outputs: int) -> None:
     """Norms that the block does not have, or that cannot be judged, are wrong use, told before the work."""
     try:
-        checked_penalty(penalty, block, activation)
+        check_penalty(penalty, block, activation)
         gauge_of(penalty, *block.weights(torch.zeros(1, *X.shape[1:], dtype=torch.float64), outputs))
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--penalty") from None

@@ -243,9 +243,9 @@ def carried_over(last: Solution, problem: Problem) -> Factors | None:
     old, new = last.problem, problem
     if old.block != new.block or old.program.operator.stack_shape != new.program.operator.stack_shape:
         return None
-    if not (_equal(old.gate_vectors, new.gate_vectors) and _equal(old.gate_group, new.gate_group)):
+    if not (_equal(old.gate_vectors, new.gate_vectors) and _equal(old.gates.group, new.gates.group)):
         return None
-    return last.factors.scaled((old.unit / new.unit) ** 0.5)
+    return last.factors.scaled((old.units.z / new.units.z) ** 0.5)
 
 
 def _equal(one: Tensor | None, other: Tensor | None) -> bool:

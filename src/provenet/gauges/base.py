@@ -9,6 +9,15 @@ from math import inf
 from torch import Tensor
 
 from provenet.variable import Factors, Stack
+from provenet.word import Word
+
+
+class BoundKind(Word):
+    """How a polar was bounded, from the best kind on: exact up to rounding, for certain, or almost surely."""
+
+    EXACT = "exact"
+    DETERMINISTIC = "deterministic"
+    PROBABILISTIC = "probabilistic"
 
 
 @dataclass(frozen=True)
@@ -17,7 +26,7 @@ class Bounds:
 
     lower: Tensor
     upper: Tensor
-    kind: str = "exact"  # "exact" up to rounding, "deterministic", "probabilistic"
+    kind: BoundKind = BoundKind.EXACT
 
 
 class Gauge(ABC):

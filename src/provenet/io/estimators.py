@@ -98,7 +98,7 @@ def _check_fitted(estimator: ProvenEstimator, model: SavedModel) -> None:
     if missing:
         raise SchemaError(f"fitted: {', '.join(missing)} missing")
     classes, outputs = len(getattr(estimator, "classes_", ())), model.data["targets"][-1]
-    if classes and outputs != (1 if model.loss == "logistic" and classes == 2 else classes):
+    if classes and outputs != (1 if model.statement.loss.name == "logistic" and classes == 2 else classes):
         raise SchemaError(f"classes_: {classes} classes do not fit {outputs} outputs")
 
 

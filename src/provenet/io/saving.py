@@ -38,9 +38,10 @@ def save(
     which is certified here.  ``source`` says where the data came from, for those who load the model (JSON-ready).
     """
     saved = _to_saved(model, problem, source)
-    if BLOCKS.get(saved.block.name) is not type(saved.block):
+    block = saved.statement.block
+    if BLOCKS.get(block.name) is not type(block):
         raise ValueError(
-            f"block: {saved.block.name!r} holds a Python function or is a class of yours, which no model folder can "
+            f"block: {block.name!r} holds a Python function or is a class of yours, which no model folder can "
             "hold. Keep network.state_dict() with torch.save, and the block in your code."
         )
     extra: dict[str, Any] = {"estimator": None}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -48,6 +49,10 @@ class Loss(ABC):
     @abstractmethod
     def with_data(self, target: Tensor, weight: Tensor | None) -> Loss:
         """The same loss on other targets."""
+
+    def settings(self) -> dict[str, Any]:
+        """What distinguishes this loss from another of its name, ready for JSON: arguments of the class."""
+        return {}
 
     def normalised(self) -> tuple[Loss, float]:
         """(L̃, t) with L(t·Ŷ) = t²·L̃(Ŷ), t a power of four, L̃ with targets of moderate size.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from numbers import Real
 from typing import Any, NamedTuple, overload
 
@@ -15,16 +16,18 @@ from provenet import certificates
 from provenet.blocks import block_of
 from provenet.certificates import Certificate, certificate_of, check_same_map
 from provenet.data.validation import as_weights, check_finite
-from provenet.formulation import formulate, loss_kind, make_loss, normalised
+from provenet.formulation import pose
+from provenet.formulation.units import normalised
 from provenet.gauges import NuclearNorm
 from provenet.losses import Loss
 from provenet.losses.base import power_of_four
 from provenet.nn import TwoLayer
-from provenet.problem import Problem, Program, check_beta, normalised_beta
+from provenet.problem import Problem, Program
 from provenet.proofs.foreign import Reading, read_module
 from provenet.proofs.relu import certify_relu, with_better
 from provenet.proofs.stream import Chunks, Stream, is_arrays
 from provenet.proofs.streamed import OwnGates, StreamedOperator
+from provenet.statement import Statement
 from provenet.variable import Factors
 
 
@@ -123,13 +126,15 @@ def certify(
         return with_better(certificate, what, on) if what.activation == "relu" else certificate
     if loss is None or beta is None:
         raise ValueError("loss, beta: to certify a module both must be given, as they were in training.")
-    check_beta(beta)
     if third is not None and not isinstance(third, Real):
         on = (on, third)
-    module, kind = _unwrapped(what), loss_kind(loss)
+    module = _unwrapped(what)
     source, weight = _source(on, sample_weight)
     read = read_module(module, _sample_shape(source) if isinstance(module, nn.Sequential) else ())
     network, block = read.network, block_of(read.network)
+    told = {"readout": network.settings.get("readout", "mean"), "loss_settings": loss_settings}
+    activation = "relu" if network.relu else "linear" if network.gates is None else "gated_relu"
+    statement = Statement.of(block, loss, beta, activation=activation, **told)
     if mean and sample_weight is not None:
         raise ValueError("mean: with sample_weight a mean has two meanings; give the beta of the weighted sum.")
     own = OwnGates(block, network)
@@ -137,8 +142,8 @@ def certify(
         block,
         network.first.shape[1],
         network.second.shape[1],
-        network.settings.get("readout", "mean"),
-        kind.name,
+        statement.readout,
+        statement.loss.name,
         _Flattened(source) if read.flatten else source,
         ordered=isinstance(source, Chunks),
         width=len(own) + network.first.shape[0],
@@ -146,37 +151,27 @@ def certify(
     if network.relu:
         data = _gathered(stream)
         _check_same(module, read, source, data)
-        weight_decay = float(beta) * (len(data.Y) if mean else 1)
+        summed = statement.with_beta(statement.beta * (len(data.Y) if mean else 1))
 
-        def pose(gates: Any) -> Problem:
-            return formulate(
-                block,
-                data.X,
-                data.Y,
-                "relu",
-                gates,
-                kind,
-                weight_decay,
-                stream.readout,
-                sample_weight=weight,
-                loss_settings=loss_settings,
-                mask=data.mask,
-            )
+        def posed(gates: Any) -> Problem:
+            complete = isinstance(gates, str)
+            said = replace(summed, complete=complete)
+            return pose(said, data.X, data.Y, gates, sample_weight=weight, mask=data.mask)
 
-        return certify_relu(network, read.back, pose, tol, sharpen)
+        return certify_relu(network, read.back, posed, tol, sharpen)
     if sharpen:
         raise ValueError("sharpen: it goes with ReLU networks; solve the problem of this one instead, it is convex.")
     seen = _first_pass(network, stream, own)
-    user_loss = make_loss(kind, seen.target, weight, loss_settings or {})
+    user_loss = statement.make_loss(seen.target, weight)
     if mean:
-        beta = beta * len(seen.target)
+        statement = statement.with_beta(statement.beta * len(seen.target))
     scaled_loss, units = normalised(user_loss, seen.size, block.degree)
     kept, place = own.distinct()
     operator = StreamedOperator(stream, own, kept, tuple(seen.target.shape), units.x)
-    program = Program(operator, scaled_loss, NuclearNorm(), normalised_beta(beta, units.beta))
+    program = Program(operator, scaled_loss, NuclearNorm(), units.normalised_beta(statement.beta))
     factors = Factors(network.first.detach(), network.second.detach(), place[own.of_neuron]).scaled(units.z**-0.5)
-    scope = "linear" if network.gates is None else "fixed_gates"
-    return certificate_of(program, seen.prediction / units.y, factors, float(beta), units.value, scope, tol)
+    prediction = seen.prediction / units.y
+    return certificate_of(program, prediction, factors, statement.beta, units.value, statement.scope, tol)
 
 
 def _unwrapped(module: Any) -> nn.Module:
@@ -288,11 +283,12 @@ def _first_pass(network: TwoLayer, stream: Stream, own: OwnGates) -> _Seen:
         if targets and targets[0].shape[1:] != batch.Y.shape[1:]:
             raise ValueError("data: with readout='tokens' every batch needs the same number of tokens.")
         check_finite(prediction, "module: an output")
-        patterns = own.patterns(batch.X)
-        own.remember(patterns)
+        data = block.on(batch.X, batch.Y.shape[-1], stream.readout, batch.mask)
+        gates = own.on(data)
+        own.remember(gates)
         here = block.size(batch.X)
         unit = power_of_four(here)
-        operator = block.operator(batch.X, patterns, batch.Y.shape[-1], stream.readout, unit, batch.mask)
+        operator = data.operator(gates, unit)
         predictions.append(prediction)
         convex.append(operator.forward_factors(neurons) * unit**block.degree)
         targets.append(batch.Y)

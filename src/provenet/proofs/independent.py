@@ -33,7 +33,7 @@ def second_opinion(problem: Problem, network: nn.Module, data: Data | None = Non
         delta=getattr(problem.loss, "delta", 1.0),
         readout=problem.readout,
         gate_vectors=_array(problem.gate_vectors),
-        gate_group=_array(problem.gate_group),
+        gate_group=_array(problem.gates.group),
         relu=relu,
         penalty=problem.penalty,
     )

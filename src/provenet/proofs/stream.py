@@ -13,7 +13,7 @@ from torch import Tensor
 
 from provenet.blocks.base import Block
 from provenet.data.validation import as_targets
-from provenet.formulation import as_masked, as_masked_targets
+from provenet.formulation.data import as_masked, as_masked_targets
 
 _CHUNK_NUMBERS = 2**22  # inputs, or hidden values, of the samples at hand
 
@@ -93,8 +93,7 @@ class Stream:
 
     def _size(self, X: Tensor) -> int:
         """How many samples at a time, for hidden values of moderate size."""
-        nothing = torch.zeros(1, self.p, dtype=torch.float64)
-        numbers = self.block.sides(X[:1], nothing).shape[1] * self.width + X[0].numel()
+        numbers = self.block.on(X, self.block.groups).rho * self.width + X[0].numel()
         return max(1, _CHUNK_NUMBERS // numbers)
 
     def _checked(self, raw: Any) -> tuple[Tensor, Tensor, Tensor | None]:

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provenet.blocks.base import Block
+from provenet.blocks import Block, OnData
 from provenet.data.validation import check_finite
-from provenet.formulation import check_decided
+from provenet.gates import Gates
 from provenet.nn import TwoLayer
 from provenet.operators import Operator
 from provenet.proofs.stream import Stream
@@ -47,20 +47,17 @@ class OwnGates:
     def __len__(self) -> int:
         return self.block.groups * self._in_group
 
-    def patterns(self, X: Tensor) -> Tensor | None:
-        """(groups·m, b·ρ), None where all is open."""
+    def on(self, data: OnData) -> Gates:
+        """These gates on a batch: groups·m of them."""
         if self.vectors is None:
-            return None
-        found = []
-        for group in range(self.block.groups):
-            pattern, torn = self.block.patterns(X, self.vectors, group)
-            check_decided(torn)
-            found.append(pattern)
-        return torch.cat(found)
+            return data.open_gates()
+        B, patterns = len(data.groups), [rows.decided(self.vectors) for rows in data.groups]
+        group = torch.arange(B).repeat_interleave(self._in_group) if B > 1 else None
+        return Gates(self.vectors.repeat(B, 1), torch.cat(patterns), group)
 
-    def remember(self, patterns: Tensor | None) -> None:
+    def remember(self, gates: Gates) -> None:
         """Patterns of a batch of the first pass: gates that agree on all of them are one."""
-        for seen, pattern in zip(self._seen, () if patterns is None else patterns, strict=patterns is not None):
+        for seen, pattern in zip(self._seen, gates.patterns, strict=True):
             seen.update(np.packbits(pattern.numpy()).tobytes())
 
     def distinct(self) -> tuple[Tensor, Tensor]:
@@ -107,9 +104,8 @@ class StreamedOperator(Operator):
         """A pass over the data: rows of the prediction, and their operator."""
         block, readout, c = self.stream.block, self.stream.readout, self.output_shape[-1]
         for batch in self.stream:
-            patterns = self.own.patterns(batch.X)
-            operator = block.operator(batch.X, patterns, c, readout, self.scale, batch.mask)
-            yield batch.rows, operator.restrict(self.gates)
+            data = block.on(batch.X, c, readout, batch.mask)
+            yield batch.rows, data.operator(self.own.on(data), self.scale).restrict(self.gates)
 
     def forward(self, stack: Stack) -> Tensor:
         return self._gathered(lambda operator: operator.forward(stack))

@@ -55,7 +55,7 @@ def solve(
         _check_positive(max_seconds, "max_seconds")
     if max_steps is not None and not (isinstance(max_steps, Integral) and max_steps >= 0):
         raise ValueError(f"max_steps: it must be a whole number from zero on, or None, got {max_steps!r}.")
-    scale = problem.value_scale
+    scale = problem.units.value
     tell = None if callback is None else lambda record: callback(_in_user_units(record, scale))
     # a hair below tol, so that the recomputed certificate, with its own rounding, still holds
     limits = Limits(0.9 * tol, max_steps, max_seconds)

@@ -46,11 +46,11 @@ def _check_from_stack(problem: Problem, samples: Tensor, generator: torch.Genera
     op, gauge = problem.program.operator, problem.program.gauge
     stack = normal(generator, *op.stack_shape)
     network: Any = problem.network(factorise(stack))
-    expected = op.forward(stack) * problem.output_unit
+    expected = op.forward(stack) * problem.units.y
     assert_close(_outputs(problem, network, samples), expected, TOL, "network(X) = A(Z)")
-    assert_close(network.penalty().detach(), gauge.value(stack) * problem.unit, TOL, "weight decay = gauge")
+    assert_close(network.penalty().detach(), gauge.value(stack) * problem.units.z, TOL, "weight decay = gauge")
     assert_close(problem.factors(network).stack(op.n_gates), stack, TOL, "network → factors")
-    normalised = problem.program.objective(stack) * problem.value_scale
+    normalised = problem.program.objective(stack) * problem.units.value
     assert_close(_objective(problem, network, samples), normalised, TOL, "the objective in the user's units")
 
 
@@ -67,7 +67,7 @@ def _check_from_network(problem: Problem, samples: Tensor, generator: torch.Gene
     assert_close(_outputs(problem, again, samples), outputs, 10 * TOL, "network → Z → network", size)
     objective, lower = (float(_objective(problem, module, samples)) for module in (network, again))
     assert lower <= objective * (1 + TOL), f"the convex weights' network costs {lower}, more than {objective}"
-    value = float(problem.program.objective(stack)) * problem.value_scale
+    value = float(problem.program.objective(stack)) * problem.units.value
     assert abs(lower - value) <= 10 * TOL * value, f"Z has the objective {value}, its network {lower}"
     return network
 
