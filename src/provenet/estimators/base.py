@@ -26,10 +26,11 @@ from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
 from provenet.estimators.outputs import outputs_in_batches
 from provenet.estimators.settings import OneBeta, Settings
-from provenet.formulation import formulate
+from provenet.formulation import are_all, pose
 from provenet.problem import Problem
 from provenet.solvers import Record, Solution, Status, solve
 from provenet.solvers.loop import Callback
+from provenet.statement import Statement
 from provenet.variable import Factors
 
 _SAMPLES: dict[str, Any] = {  # how X is checked: float32 stays as it is, so that large data are never copied whole
@@ -117,20 +118,19 @@ class ProvenEstimator(Settings, BaseEstimator):
     def _formulate(self, data: TrainingData, beta: float, seed: int) -> Problem:
         if self.whiten:
             self.whitening_ = Whitening.fit(data.X if data.weight is None else data.X[data.weight > 0])
-        return formulate(
+        gates, X = _plain_number(self.n_gates), self._whitened(data.X)
+        return pose(self._statement(beta), X, data.targets, gates, seed=seed, sample_weight=data.weight, mask=data.mask)
+
+    def _statement(self, beta: float) -> Statement:
+        return Statement.of(
             self._make_block(),
-            self._whitened(data.X),
-            data.targets,
+            self.loss,
+            _plain_number(beta),
             activation=self.activation,
-            gates=_plain_number(self.n_gates),
-            loss=self.loss,
-            beta=_plain_number(beta),
             readout=self.readout,
-            seed=seed,
-            sample_weight=data.weight,
             loss_settings=self._loss_settings(),
-            mask=data.mask,
             penalty=self.penalty,
+            complete=are_all(self.n_gates),
         )
 
     def _whitened(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -272,7 +272,7 @@ def print_record(record: Record) -> None:
 
 
 def _plain_number(value: Any) -> Any:
-    """numpy's numbers as Python's; anything else as it is, for `formulate` to judge."""
+    """numpy's numbers as Python's; anything else as it is, for `pose` to judge."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
