@@ -38,7 +38,7 @@ def _outputs(network: nn.Module, x: Tensor, there: Tensor | None) -> Tensor:
 
 def _numbers_a_sample(network: nn.Module, block: Block, one: NDArray[Any]) -> int:
     """Hidden values of one sample, or its own numbers if these are more."""
-    neurons, p = network.get_parameter("first").shape
+    neurons = len(network.get_parameter("first"))
     sample = torch.from_numpy(np.zeros_like(one, dtype=np.float64))
-    rho = block.sides(sample, torch.zeros(1, p, dtype=torch.float64)).shape[1]
+    rho = block.on(sample, block.groups).rho
     return max(neurons * rho, sample.numel())
