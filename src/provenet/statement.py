@@ -85,6 +85,10 @@ class Statement:
         check_beta(beta)
         return replace(self, beta=float(beta))
 
+    def summed(self, mean: bool, n: int) -> Statement:
+        """With β of a sum over n samples, where it was that of their ``mean``: β_mean = β/n."""
+        return self.with_beta(self.beta * n) if mean else self
+
     def make_loss(self, target: Tensor, weight: Tensor | None) -> Loss:
         """The loss on targets (n, …, c), the samples with weights (n,)."""
         try:

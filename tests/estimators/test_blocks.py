@@ -41,7 +41,7 @@ def test_a_classifier_of_every_block(name):
     assert clf.predict_proba(X).shape == (24, 2)
     assert clf.score(X, y) == np.mean(clf.predict(X) == y)
     problem = pn.formulate(block, X, y == "warm", gates=4, loss="softmax", beta=0.2)
-    assert pn.certify(problem, clf.network_, 1e-3).primal == pytest.approx(clf.certificate_.primal, rel=1e-10)
+    assert pn.certify(problem, clf.network_, tol=1e-3).primal == pytest.approx(clf.certificate_.primal, rel=1e-10)
 
 
 @pytest.mark.parametrize("name", [name for name in BLOCKS if not EXAMPLES[name][0].settings and name != "mlp"])

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet.certificates import certify
+from provenet import certify
 from provenet.formulation import formulate
 from provenet.gauges import LineNorm, NuclearNorm, SignNorm
 from provenet.gauges.prox.mixed import MOST_SIGNS, gauge_of, norms, signs

@@ -32,7 +32,7 @@ def test_a_model_of_every_block_comes_back(example, activation, tmp_path):
     problem = problem_of(loaded, X, Y, mask=mask)
     assert loaded.saved_.data_differences(problem) == []
     assert problem.program.operator.stack_shape == fitted.solution_.problem.program.operator.stack_shape
-    assert pn.certify(problem, loaded.network_, 1e-3) == fitted.certificate_
+    assert pn.certify(problem, loaded.network_, tol=1e-3) == fitted.certificate_
 
 
 @pytest.mark.parametrize("name", [name for name, kind in BLOCKS.items() if kind.tokens])

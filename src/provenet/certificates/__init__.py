@@ -5,9 +5,8 @@ from provenet.certificates.certificate import (
     Standing,
     certificate_from,
     certificate_of,
-    certify,
     check_same_map,
-    predict,
+    network_certificate,
     relu_point,
 )
 from provenet.certificates.gap import Gap, duality_gap, gap_at
@@ -18,10 +17,9 @@ __all__ = [
     "Standing",
     "certificate_from",
     "certificate_of",
-    "certify",
     "check_same_map",
     "duality_gap",
     "gap_at",
-    "predict",
+    "network_certificate",
     "relu_point",
 ]

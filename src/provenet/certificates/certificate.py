@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates.conditions import rank_conditions
 from provenet.certificates.gap import Gap, duality_gap, relative_gap
 from provenet.gauges import BoundKind
@@ -18,8 +19,6 @@ from provenet.problem import Problem, Program
 from provenet.statement import Scope
 from provenet.variable import Factors
 from provenet.word import Word
-
-_BATCH_NUMBERS = 2**21  # of the hidden layer at a time
 
 
 class Standing(Word):
@@ -123,7 +122,7 @@ class Certificate:
 
 
 @torch.inference_mode(False)
-def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certificate:
+def network_certificate(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certificate:
     """The certificate of ``network`` on ``problem``: any network of its block, however it was trained.
 
     Everything is recomputed here in float64 from the network's weights and the data: the primal from the
@@ -134,7 +133,7 @@ def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certific
         prediction, factors = relu_point(problem, network)
     else:
         factors = problem.factors(network)
-        prediction = predict(network, problem) / problem.units.y
+        prediction = _predicted(problem, network) / problem.units.y
         convex = problem.program.operator.forward_factors(factors)
         check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
     units = problem.beta, problem.units.value
@@ -187,21 +186,15 @@ def relu_point(problem: Problem, network: nn.Module) -> tuple[Tensor, Factors]:
     first, second, _, group, _ = problem.neurons(network)
     nowhere = torch.zeros(len(first), dtype=torch.long)
     neurons = Factors(first, second, nowhere).to(torch.float64)
-    prediction = predict(network, problem)
-    plain = predict(problem.block.network(neurons, None, problem.readout, group, True), problem)
+    prediction = _predicted(problem, network)
+    plain = _predicted(problem, problem.block.network(neurons, None, problem.readout, group, True))
     check_same_map(plain, prediction, float(problem.loss.target.abs().max()))
     return prediction / problem.units.y, neurons.scaled(problem.units.z**-0.5)
 
 
-def predict(network: nn.Module, problem: Problem) -> Tensor:
-    """network(X), some samples at a time: the hidden layer may be far wider than the data."""
-    X, mask = problem.X, problem.mask
-    neurons = len(network.get_parameter("first"))
-    hidden = max(problem.patterns[0].numel() // X.shape[0], X[0].numel()) * max(neurons, 1)
-    rows = max(1, _BATCH_NUMBERS // hidden)
-    masks = [] if mask is None else [mask.split(rows)]
-    with torch.no_grad():
-        return torch.cat([network(*batch) for batch in zip(X.split(rows), *masks, strict=True)])
+def _predicted(problem: Problem, network: nn.Module) -> Tensor:
+    size = batch_size(problem.block, network, problem.X)
+    return outputs_in_batches(network, problem.X, problem.mask, size)
 
 
 def _told(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from provenet.certificates import certify as compute_certificate
+from provenet.certificates import network_certificate
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, print_certificate, print_json, say, warn
 from provenet.cli.foreign import CLASSES, certify_file, write_better
@@ -107,7 +107,7 @@ def _certify_folder(folder: Path, data: Path, tol: float | None, header: bool | 
     dataset = load_for(model, data, source, with_targets=True, task=task, header=header)
     arrays = dataset.X, dataset.y, dataset.weight, dataset.mask
     problem = model.problem(*arrays) if estimator is None else problem_of(estimator, *arrays)
-    certificate = compute_certificate(problem, model.network, model.certificate.tol if tol is None else tol)
+    certificate = network_certificate(problem, model.network, model.certificate.tol if tol is None else tol)
     second = second_opinion(problem, model.network)
     differences = model.data_differences(problem)
     same = isclose(second.primal, certificate.primal, rel_tol=1e-6)

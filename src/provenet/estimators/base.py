@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from provenet.blocks import BLOCKS, make_block
 from provenet.blocks.base import Block
+from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates import Certificate
 from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
-from provenet.estimators.outputs import outputs_in_batches
 from provenet.estimators.settings import OneBeta, Settings
 from provenet.formulation import are_all, pose
 from provenet.problem import Problem
@@ -202,7 +202,9 @@ class ProvenEstimator(Settings, BaseEstimator):
         there = self._there(X.shape, mask)
         if there is not None:
             check_finite(torch.from_numpy(X[there.numpy()]), "X")
-        return outputs_in_batches(self.network_, self._make_block(), self._whitened(X), there)
+        samples = self._whitened(X)
+        size = batch_size(self._make_block(), self.network_, samples)
+        return outputs_in_batches(self.network_, samples, there, size).numpy()
 
     def _check_shape(self, X: NDArray[Any]) -> None:
         """New samples are shaped as those of the fit; the number of tokens may differ where a mask could say so."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from provenet.blocks import make_block
-from provenet.certificates import Certificate, certify
+from provenet.certificates import Certificate, network_certificate
 from provenet.formulation import pose
 from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, read_penalty, written
@@ -64,7 +64,7 @@ class SavedModel:
 
     def certify(self, X: Any, Y: Any, sample_weight: Any = None, tol: float = 1e-4, mask: Any = None) -> Certificate:
         """The certificate, computed anew from the weights and these data."""
-        return certify(self.problem(X, Y, sample_weight, mask), self.network, tol)
+        return network_certificate(self.problem(X, Y, sample_weight, mask), self.network, tol)
 
     def data_differences(self, problem: Problem) -> list[str]:
         """In what the data of ``problem`` differ from those of the fit, in words; empty if in nothing."""

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from provenet import certificates, deadline
-from provenet.certificates import Certificate, certificate_from, gap_at, relu_point
+from provenet import deadline
+from provenet.certificates import Certificate, certificate_from, gap_at, network_certificate, relu_point
 from provenet.gates.arrangements import NotEnumerable, count_bound
 from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
@@ -101,7 +101,7 @@ class Everyone:
 
     def judged(self, network: TwoLayer, every: Problem | None, tol: float) -> Certificate:
         """The certificate by all arrangements, one after the other, and by all u at once where that proves more."""
-        certificate = None if every is None else certificates.certify(every, network, tol)
+        certificate = None if every is None else network_certificate(every, network, tol)
         if certificate is not None and certificate.bound == BoundKind.EXACT:
             return certificate
         problem, program = self.problem, self.problem.program
@@ -182,7 +182,7 @@ def _among_its_own(
         _, torn = sampled.on_data.groups[0].patterns(vectors)
         clear = vectors[~torn & vectors.any(1)]
         problem = pose(torch.unique(clear, dim=0)) if len(clear) else sampled
-    certificate = certificates.certify(problem, network, tol)
+    certificate = network_certificate(problem, network, tol)
     if not sharpen > 0:
         return certificate
     best = solve(problem, tol=min(tol, 1e-4) / 4, max_seconds=sharpen)

@@ -102,9 +102,9 @@ class StreamedOperator(Operator):
 
     def parts(self) -> Iterator[tuple[Tensor, Operator]]:
         """A pass over the data: rows of the prediction, and their operator."""
-        block, readout, c = self.stream.block, self.stream.readout, self.output_shape[-1]
+        statement, c = self.stream.statement, self.output_shape[-1]
         for batch in self.stream:
-            data = block.on(batch.X, c, readout, batch.mask)
+            data = statement.block.on(batch.X, c, statement.readout, batch.mask)
             yield batch.rows, data.operator(self.own.on(data), self.scale).restrict(self.gates)
 
     def forward(self, stack: Stack) -> Tensor:

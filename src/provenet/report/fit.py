@@ -12,7 +12,7 @@ from scipy.special import expit
 from sklearn.metrics import accuracy_score, confusion_matrix, r2_score
 from torch import Tensor
 
-from provenet.estimators.outputs import outputs_in_batches
+from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.problem import Problem
 from provenet.report.canvas import plain
 from provenet.solvers import Solution
@@ -120,8 +120,9 @@ def training_score(solution: Solution, classify: bool) -> float:
 
 def _speak(solution: Solution, there: Tensor | None) -> Predict:
     """Samples (m, …) → what the network itself says, (m, …, c)."""
-    network, block = solution.network(), solution.problem.block
-    return lambda samples: outputs_in_batches(network, block, _array(samples), there)
+    network, problem = solution.network(), solution.problem
+    size = batch_size(problem.block, network, problem.X)
+    return lambda samples: outputs_in_batches(network, _array(samples), there, size).numpy()
 
 
 def _unit(problem: Problem) -> str:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from provenet import deadline
-from provenet.certificates import Certificate, certify
+from provenet.certificates import Certificate, network_certificate
 from provenet.gauges import ConeColumns, ConeNuclear, SignNorm
 from provenet.gauges.prox.mixed import signs
 from provenet.operators import ByOutput, Lifted
@@ -88,12 +88,12 @@ def _proven(problem: Problem, done: Run, tol: float) -> Certificate:
         if done.status is Status.SOLVED:
             done.factors = tidied(program, done.factors, 0.9 * tol)
         done.factors = _feasible(program, done.factors)
-        return certify(problem, problem.network(done.factors), tol)
+        return network_certificate(problem, problem.network(done.factors), tol)
     except KeyboardInterrupt:
         done.status = Status.INTERRUPTED
         with deadline.within(0.0):
             done.factors = _feasible(program, done.factors)
-            return certify(problem, problem.network(done.factors), tol)
+            return network_certificate(problem, problem.network(done.factors), tol)
 
 
 def _check_start(program: Program, start: Factors) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from provenet.blocks import Block
-from provenet.certificates import certify
+from provenet.certificates import network_certificate
 from provenet.formulation import formulate
 from provenet.problem import Problem
 from provenet.proofs.independent import second_opinion
@@ -74,7 +74,7 @@ def _check_from_network(problem: Problem, samples: Tensor, generator: torch.Gene
 
 def _check_certificate(problem: Problem, network: Any, samples: Tensor, verdict: Verdict) -> None:
     """The objective, its lower bound and the polar, by the certificate and by the independent checker."""
-    found = certify(problem, network)
+    found = network_certificate(problem, network)
     size = abs(verdict.primal)
     objective = float(_objective(problem, network, samples))
     assert abs(objective - verdict.primal) <= TOL * size, f"the network's objective is {objective}, verify: {verdict}"
