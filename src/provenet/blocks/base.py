@@ -10,11 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from provenet import batches
 from provenet import nn as modules
 from provenet.operators import Operator
 from provenet.variable import Factors, Neurons
-
-_BATCH_NUMBERS = 2**23  # sides of gates at a time
 
 
 class Block(ABC):
@@ -79,11 +78,10 @@ class Block(ABC):
         _, rho, m = self.sides(X[:1].to(torch.float64), vectors, group).shape
         out = torch.empty(m, X.shape[0], rho, dtype=torch.bool)
         torn = torch.zeros(m, dtype=torch.bool)
-        size = max(1, _BATCH_NUMBERS // (rho * m))
-        for i in range(0, X.shape[0], size):
-            x = X[i : i + size].to(torch.float64)
+        for some in batches.slices(X.shape[0], rho * m, batches.WAVE):
+            x = X[some].to(torch.float64)
             side = self.sides(x, vectors, group)
-            out[:, i : i + size] = (side >= 0).permute(2, 0, 1)
+            out[:, some] = (side >= 0).permute(2, 0, 1)
             torn |= self._torn(x, vectors, group, side).any(0).any(0)
         return out.flatten(1), torn
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet.blocks.base import Block
 from provenet.cones import ImplicitCones, ImplicitRows
-
-_NUMBERS = 2**22  # of rows at a time
 
 
 def implicit_cones(
@@ -36,7 +35,7 @@ def implicit_cones(
             out[own] = block.some_rows(X, index[own] % count, b)
         return out
 
-    every = torch.arange(count * block.groups).split(max(1, _NUMBERS // p))
+    every = torch.arange(count * block.groups).split(batches.count(p, batches.PASS))
     length = torch.cat([torch.linalg.vector_norm(pick(some), dim=1) for some in every])
     signs = torch.where(patterns, 1, -1).to(torch.int8)
     if gate_group is not None:

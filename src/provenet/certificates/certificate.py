@@ -10,14 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from provenet import batches
 from provenet.certificates.conditions import rank_conditions
 from provenet.certificates.gap import Gap, duality_gap, relative_gap
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, in_words, written
 from provenet.problem import Problem, Program
+from provenet.space import Space
 from provenet.variable import Factors
 
 _KINDS = ("exact", "deterministic", "probabilistic")  # of bounds, from the best on
-_BATCH_NUMBERS = 2**21  # of the hidden layer at a time
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def relu_point(problem: Problem, network: nn.Module) -> tuple[Tensor, Factors]:
     """A ReLU network's prediction and neurons in the program's units, in float64; their gates are not looked for."""
     first, second, _, group, _ = problem.neurons(network)
     nowhere = torch.zeros(len(first), dtype=torch.long)
-    neurons = Factors(first, second, nowhere).to(torch.float64)
+    neurons = Factors(first, second, nowhere).to(Space())
     prediction = predict(network, problem)
     plain = predict(problem.block.network(neurons, None, problem.readout, group, True), problem)
     check_same_map(plain, prediction, float(problem.loss.target.abs().max()))
@@ -189,7 +190,7 @@ def predict(network: nn.Module, problem: Problem) -> Tensor:
     X, mask = problem.X, problem.mask
     neurons = len(network.get_parameter("first"))
     hidden = max(problem.patterns[0].numel() // X.shape[0], X[0].numel()) * max(neurons, 1)
-    rows = max(1, _BATCH_NUMBERS // hidden)
+    rows = batches.count(hidden, batches.LAYER)
     masks = [] if mask is None else [mask.split(rows)]
     with torch.no_grad():
         return torch.cat([network(*batch) for batch in zip(X.split(rows), *masks, strict=True)])

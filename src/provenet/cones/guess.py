@@ -10,9 +10,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from provenet import batches
+
 _LEAST_SIDE = 12  # dimensions from which a guess pays
 _MOST_SQUARES = 2e8  # numbers in the table of Φ_rΦ_rᵀ
-_NUMBERS = 2**18  # slacks at a time: more do not stay in cache
 _FEW = 16  # problems at a time, at least
 _STEPS = 16
 _CLOSE = 1e-3  # of ‖g‖²: the complementarity at which the tight rows show
@@ -36,7 +37,7 @@ def tight_rows(rows: Tensor, signs: Tensor, g: Tensor, enough: float) -> Guess |
     squares = table[:, i] * table[:, j]
     size = torch.linalg.vector_norm(g, dim=1, keepdim=True).clamp_min(torch.finfo(g.dtype).tiny)
     found = []
-    for some in torch.arange(len(g)).split(max(_FEW, _NUMBERS // N)):
+    for some in torch.arange(len(g)).split(max(_FEW, batches.count(N, batches.CORE, itemsize=4))):
         short = (_BELOW * enough / size[some, 0]).to(torch.float32)
         found.append(_guess(table, squares, signs[some].to(torch.float32), (g[some] / size[some]).float(), short))
     row, multiplier = (torch.cat(parts) for parts in zip(*found, strict=True))

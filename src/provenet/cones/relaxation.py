@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from provenet import deadline
+from provenet import batches, deadline
 from provenet.cones.cones import Cones
 from provenet.cones.projection import project
 
@@ -25,7 +25,6 @@ _NEW = 2  # times p pairs join in each round
 _STEPS = 80
 _EACH, _MOST_WORK = 10, 3e10  # factorisations of a round, about, and multiply-adds of all rounds
 _MOST_ROWS = 600  # looked at for violated pairs, of each gate
-_ENTRIES = 2**24  # of KUKᵀ at a time
 _SHRINK = 0.1  # of the barrier, each time Newton has caught up with it
 _CAUGHT_UP = 0.5  # Newton's decrement, squared
 _FIRST, _LAST = 1e-2, 1e-8  # accuracy of rounds, of λ_max(GGᵀ)
@@ -101,8 +100,9 @@ def _violated(cones: Cones, U: Tensor, near: Tensor, weight: Tensor) -> tuple[Pa
     """The pairs of the most negative aᵀUb, about p a gate, for U (B, p, p); and whether there are any (B,)."""
     B, p, _ = U.shape
     N = min(cones.rows.shape[0], _MOST_ROWS) + 1
-    if B * N * N > _ENTRIES and B > 1:
-        parts = torch.arange(B).split(max(1, _ENTRIES // N**2))
+    together = batches.count(N * N, batches.BLOCK)
+    if together < B:
+        parts = torch.arange(B).split(together)
         found = [_violated(cones.restrict(some), U[some], near[some], weight[some]) for some in parts]
         joined = Pairs(*(torch.cat(part) for part in zip(*(pairs for pairs, _ in found), strict=True)))
         return joined, torch.cat([any_ for _, any_ in found])

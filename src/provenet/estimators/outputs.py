@@ -9,9 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from provenet import batches
 from provenet.blocks.base import Block
-
-_BATCH_BYTES = 64 * 2**20  # of hidden values in one batch
 
 
 def outputs_in_batches(
@@ -21,13 +20,13 @@ def outputs_in_batches(
 
     ``there`` (n, s) says which tokens count, None: all.  X may be in any precision; no more than a batch is cast.
     """
-    rows = max(1, _BATCH_BYTES // (8 * _numbers_a_sample(network, block, X[:1])))
-    batches = []
+    rows = batches.count(_numbers_a_sample(network, block, X[:1]), batches.WAVE)
+    found = []
     with torch.no_grad():
         for i in range(0, len(X), rows):
             x = torch.from_numpy(np.array(X[i : i + rows], dtype=np.float64))
-            batches.append(_outputs(network, x, None if there is None else there[i : i + rows]).numpy())
-    return np.concatenate(batches)
+            found.append(_outputs(network, x, None if there is None else there[i : i + rows]).numpy())
+    return np.concatenate(found)
 
 
 def _outputs(network: nn.Module, x: Tensor, there: Tensor | None) -> Tensor:

@@ -7,10 +7,12 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from provenet.space import Placed, Space
+
 _CURVATURE_FLOOR = 1e-3
 
 
-class Loss(ABC):
+class Loss(Placed, ABC):
     """``L(Ŷ) = Σ_i w_i ℓ(Ŷ_i, Y_i)``: target (n, …, c), weight (n,) strictly positive.
 
     All methods take predictions, or dual points, of the target's shape.
@@ -24,6 +26,10 @@ class Loss(ABC):
         self.target = target
         self.sample_weight = target.new_ones(target.shape[0]) if weight is None else weight.to(target.dtype)
         self.weight = self.sample_weight.view(-1, *([1] * (target.ndim - 1)))
+
+    @property
+    def space(self) -> Space:
+        return Space.of(self.target)
 
     @abstractmethod
     def value(self, prediction: Tensor) -> Tensor:
@@ -68,11 +74,6 @@ class Loss(ABC):
         """Away from zero, where a splitting method would lose its grip; (n, …) averaged to (n,)."""
         flat = eigenvalue.reshape(eigenvalue.shape[0], -1).mean(1)
         return flat.clamp(_CURVATURE_FLOOR * self.curvature, self.curvature)
-
-    def to(self, dtype: torch.dtype) -> Loss:
-        if dtype == self.target.dtype:
-            return self
-        return self.with_data(self.target.to(dtype), self.sample_weight.to(dtype))
 
     def smoothness(self) -> float:
         """The Lipschitz constant of ∇L."""

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet.blocks.base import Block
 from provenet.data.validation import as_targets
 from provenet.formulation import as_masked, as_masked_targets
-
-_CHUNK_NUMBERS = 2**22  # inputs, or hidden values, of the samples at hand
 
 Raw = tuple[Any, ...]
 
@@ -95,7 +94,7 @@ class Stream:
         """How many samples at a time, for hidden values of moderate size."""
         nothing = torch.zeros(1, self.p, dtype=torch.float64)
         numbers = self.block.sides(X[:1], nothing).shape[1] * self.width + X[0].numel()
-        return max(1, _CHUNK_NUMBERS // numbers)
+        return batches.count(numbers, batches.PASS)
 
     def _checked(self, raw: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         if not isinstance(raw, (tuple, list)) or len(raw) not in (2, 3):
@@ -162,11 +161,10 @@ class Chunks:
     def __iter__(self) -> Iterator[Raw]:
         X = self.arrays[0]
         n = len(X)
-        size = max(1, _CHUNK_NUMBERS // max(int(np.prod(X.shape[1:])), 1))
-        for i in range(0, n, size):
-            rows: Any = slice(i, min(i + size, n))
+        for some in batches.slices(n, int(np.prod(X.shape[1:])), batches.PASS):
+            rows: Any = some
             if self.used is not None:
-                rows = i + torch.nonzero(self.used[rows]).flatten().numpy()
+                rows = some.start + torch.nonzero(self.used[rows]).flatten().numpy()
                 if not len(rows):
                     continue
             yield tuple(part[rows] for part in self.arrays)

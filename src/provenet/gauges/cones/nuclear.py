@@ -20,6 +20,7 @@ from provenet.cones.search import climb
 from provenet.cones.values import factorised, split
 from provenet.gauges.base import Bounds, Gauge
 from provenet.gauges.prox.nuclear import NuclearNorm
+from provenet.space import Space
 from provenet.variable import Factors, Stack
 
 _FEW = 8
@@ -155,7 +156,7 @@ class ConeNuclear(Gauge):
     def factorise(self, stack: Stack) -> Factors:
         """Neurons in their cones that add up to the stack, of the penalty ``bounds(stack).upper``, up to rounding."""
         cones = self._rows("factorise")
-        parts = [Factors.empty(stack.shape[1], stack.shape[2], stack.dtype)]
+        parts = [Factors.empty(stack.shape[1], stack.shape[2], Space.of(stack))]
         for k in range(len(stack)):
             _, _, u, v = factorised(cones.restrict(torch.tensor([k])), stack[k])
             root = torch.linalg.vector_norm(v, dim=1, keepdim=True).sqrt()
