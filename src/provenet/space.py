@@ -5,10 +5,8 @@ A `Space` makes tensors and moves them; what holds tensors is `Placed`, and is m
 
 from __future__ import annotations
 
-import copy
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property
-from inspect import getattr_static
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -76,10 +74,8 @@ class Placed:
         return self if all(there[name] is own[name] for name in own) else self._with(**there)
 
     def _own(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if not self._is_made(name)}
-
-    def _is_made(self, name: str) -> bool:
-        return name in self.remembered or isinstance(getattr_static(type(self), name, None), cached_property)
+        made = _made_on_demand(type(self))
+        return {name: value for name, value in vars(self).items() if name not in made}
 
     def made(self, name: str) -> Any:
         """What a cached property holds, None where nobody has asked for it yet."""
@@ -87,10 +83,17 @@ class Placed:
 
     def _with(self, **changed: Any) -> Self:
         """A copy with other attributes, that remembers nothing."""
-        other = copy.copy(self)
-        other.__dict__.clear()  # of a copy, and not by setting: frozen ones are made as others are
-        other.__dict__.update(self._own() | changed)
+        other = object.__new__(type(self))
+        other.__dict__.update(self._own(), **changed)  # not by setting: frozen ones are made as others are
         return other
+
+
+@cache
+def _made_on_demand(kind: type[Any]) -> frozenset[str]:
+    """The names of a class's cached properties, and of what it remembers."""
+    everything = {name: value for base in reversed(kind.__mro__) for name, value in vars(base).items()}
+    cached = (name for name, value in everything.items() if isinstance(value, cached_property))
+    return frozenset(cached) | frozenset(kind.remembered)
 
 
 def moved(value: Any, space: Space) -> Any:

@@ -6,8 +6,10 @@ operation that takes or gives a tensor of the host's is an error.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable, Iterator
 from dataclasses import is_dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+import provenet
 from provenet.cones import Cones
 from provenet.gauges import ConeColumns, ConeNuclear, Gauge, GroupNorm, NuclearNorm, SpikeFree
 from provenet.gauges.cones.norm import ConeNorm
@@ -260,3 +263,26 @@ def test_a_host_tensor_is_seen() -> None:
 
     with OnMeta(), pytest.raises((AssertionError, RuntimeError)):
         Careless(TARGET).to(META).value(torch.empty(6, 3, dtype=torch.float64, device="meta"))
+
+
+FACTORIES = {"zeros", "ones", "empty", "full", "eye", "arange", "tensor", "randn", "rand", "linspace", "triu_indices"}
+
+
+@pytest.mark.parametrize("room", ["operators", "losses", "gauges", "cones"])
+def test_tensors_are_made_where_others_are(room: str) -> None:
+    """By a space, like another tensor, or at least on a device that is named."""
+    for path in (Path(provenet.__file__).parent / room).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+                continue
+            made = node.func.attr in FACTORIES and ast.unparse(node.func.value) == "torch"
+            assert not made or any(word.arg == "device" for word in node.keywords), f"{path.name}, {node.lineno}"
+
+
+def test_a_space_moves_numbers_by_their_kind() -> None:
+    kinds = {torch.float64: torch.float32, torch.complex128: torch.complex64, torch.int8: torch.int8}
+    for before, after in (kinds | {torch.bool: torch.bool}).items():
+        assert SINGLE.move(torch.ones(2, dtype=before)).dtype == after
+        assert META.move(torch.ones(2, dtype=before)).is_meta
+    assert torch.equal(SINGLE.randn(3, seed=2), Space().randn(3, seed=2).float())
+    assert META.zeros(2, dtype=torch.long).dtype == torch.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 
 import torch
@@ -51,9 +52,9 @@ class Loss(Placed, ABC):
     def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
         """argmin_Y L(Y) + Σ (Y − point)²/(2·step); ``step`` a number, or one a sample shaped like ``weight``."""
 
-    @abstractmethod
     def with_data(self, target: Tensor, weight: Tensor | None) -> Loss:
-        """The same loss on other targets."""
+        """The same loss on other targets; a loss with settings hands them on."""
+        return type(self)(target, weight)
 
     def normalised(self) -> tuple[Loss, float]:
         """(L̃, t) with L(t·Ŷ) = t²·L̃(Ŷ), t a power of four, L̃ with targets of moderate size.
@@ -84,8 +85,7 @@ def power_of_four(size: float) -> float:
     """The power of four next to ``size``; 1 for nothing to scale."""
     if not size > 0:
         return 1.0
-    exponent = torch.frexp(torch.tensor(size, dtype=torch.float64)).exponent.item()
-    return 4.0 ** min(int(exponent) // 2, 511)  # 4⁵¹² would overflow
+    return 4.0 ** min(math.frexp(size)[1] // 2, 511)  # 4⁵¹² would overflow
 
 
 def wright_omega(z: Tensor) -> Tensor:

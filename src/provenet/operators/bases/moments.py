@@ -250,9 +250,8 @@ class MomentOperator(NeuronsByBatch):
     @cached_property
     def _sizes(self) -> Tensor:
         """mean_t ‖x_t‖ · ‖X‖²  for the mean, ‖X‖³ for tokens, (n,): ‖Q‖‖M‖ of entries' absolute values is no larger."""
-        lengths = torch.cat(
-            [torch.linalg.vector_norm(x.to(torch.float64), dim=2) / self._scale for x in self._source.split(256)]
-        )
+        parts = (self._source[rows].to(torch.float64) for rows in self.batches(self.s * self.d))
+        lengths = torch.cat([torch.linalg.vector_norm(x, dim=2) / self._scale for x in parts])
         total = torch.linalg.vector_norm(lengths, dim=1)
         query = lengths.sum(1) / self.count if self.mean else total
         return query * total.square() / self.divisor

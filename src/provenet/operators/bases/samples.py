@@ -72,7 +72,8 @@ class SampledOperator(BoundedBySamples):
 
     def input_sizes(self) -> Tensor:
         """‖X_i‖_F of every sample's input, before `prepare`, (n,)."""
-        parts = self._source.flatten(1).split(1024)  # some at a time: each is copied to float64
+        flat = self._source.flatten(1)
+        parts = (flat[rows] for rows in self.batches(flat.shape[1]))  # each is copied to float64
         sizes = torch.cat([torch.linalg.vector_norm(part, dim=1, dtype=torch.float64) for part in parts])
         return sizes.to(self.dtype) / self._scale
 

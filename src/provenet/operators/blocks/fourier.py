@@ -11,6 +11,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet.operators.bases.pooled import PooledOperator
 from provenet.operators.bases.samples import SampledOperator
 from provenet.variable import Factors, Stack
@@ -224,7 +225,7 @@ class FNOTokensOperator(FourierOperator):
         flat = total.view(self.kernel_rows, self.kernel_rows)
         if self.patterns is not None:
             gates = self.patterns.flatten(1).to(self.dtype)  # (P, n·s)
-            for rows in self.space.arange(self.kernel_rows).split(1024):
+            for rows in batches.slices(self.kernel_rows, self.kernel_rows, batches.BLOCK):
                 flat[rows] *= gates[:, rows].T @ gates
         return flat
 
