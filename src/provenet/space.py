@@ -6,7 +6,7 @@ A `Space` makes tensors and moves them; what holds tensors is `Placed`, and is m
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -66,6 +66,12 @@ class Placed:
     """
 
     remembered: tuple[str, ...] = ()  # attributes that the class has as None, until something is remembered there
+    _made: frozenset[str] = frozenset()  # those, and the names of cached properties
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        cached = {name for name, value in vars(cls).items() if isinstance(value, cached_property)}
+        cls._made = cls._made | cached | set(cls.remembered)
 
     def to(self, space: Space) -> Self:
         """The same in another space; where nothing changes, itself."""
@@ -74,8 +80,7 @@ class Placed:
         return self if all(there[name] is own[name] for name in own) else self._with(**there)
 
     def _own(self) -> dict[str, Any]:
-        made = _made_on_demand(type(self))
-        return {name: value for name, value in vars(self).items() if name not in made}
+        return {name: value for name, value in vars(self).items() if name not in self._made}
 
     def made(self, name: str) -> Any:
         """What a cached property holds, None where nobody has asked for it yet."""
@@ -86,14 +91,6 @@ class Placed:
         other = object.__new__(type(self))
         other.__dict__.update(self._own(), **changed)  # not by setting: frozen ones are made as others are
         return other
-
-
-@cache
-def _made_on_demand(kind: type[Any]) -> frozenset[str]:
-    """The names of a class's cached properties, and of what it remembers."""
-    everything = {name: value for base in reversed(kind.__mro__) for name, value in vars(base).items()}
-    cached = (name for name, value in everything.items() if isinstance(value, cached_property))
-    return frozenset(cached) | frozenset(kind.remembered)
 
 
 def moved(value: Any, space: Space) -> Any:
