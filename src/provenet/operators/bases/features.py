@@ -65,11 +65,19 @@ class FeatureOperator(BoundedBySamples):
             return right.view(-1, self.cells, self.outputs)
         return right.view(-1, self.outputs, self.cells).transpose(1, 2)
 
-    def _fill_first(self, right: Tensor, gate: Tensor, columns: Tensor) -> None:
-        columns.copy_(torch.einsum("njap,jac->jpnc", self.features[:, gate], self._by_cell(right)))
+    def jacobian(self, factors: Factors) -> Tensor:
+        columns = self.space.zeros(factors.n_neurons, self.p + self.q, *self.output_shape)
+        features = self.features[:, factors.gate]  # (n, N, a, p): gathered once
+        columns[:, : self.p] = torch.einsum("njap,jac->jpnc", features, self._by_cell(factors.right))
+        self._fill_hidden(features, factors.left, columns[:, self.p :])
+        return columns
 
     def _fill_second(self, left: Tensor, gate: Tensor, columns: Tensor) -> None:
-        hidden = torch.einsum("njap,jp->jan", self.features[:, gate], left)
+        self._fill_hidden(self.features[:, gate], left, columns)
+
+    def _fill_hidden(self, features: Tensor, left: Tensor, columns: Tensor) -> None:
+        """Each neuron's hidden values, from its own features (n, N, a, p), where its second layer reads them."""
+        hidden = torch.einsum("njap,jp->jan", features, left)
         shape = (self.cells, self.outputs) if self.cells_first else (self.outputs, self.cells)
         second = columns.unflatten(1, shape)  # (N, a, c, n, c) or (N, c, a, n, c)
         by_cell = second if self.cells_first else second.transpose(1, 2)
