@@ -10,21 +10,20 @@ from torch import Tensor
 from provenet import nn as modules
 from provenet.blocks.base import Block, check_tokens
 from provenet.blocks.rows import Rows
-from provenet.nn.attention import SCALES, attend
+from provenet.nn.attention import attend
+from provenet.nn.settings import AttentionScale
 from provenet.operators import MomentOperator, attention_operator
 
 _BATCH_NUMBERS = 2**22  # projected queries at a time
 
 
 @dataclass(frozen=True)
-class SelfAttention(Block):
+class SelfAttention(AttentionScale, Block):
     """(X W₁ Xᵀ, gated by 1{X G Xᵀ ≥ 0}) X W₂.
 
-    AT and BM leave out the 1/√d of transformers, and so does ``scale=None``; ``"sqrt_d"`` divides X W₁ Xᵀ by √d.
+    AT and BM leave out the 1/√d of transformers, and so does ``scale=None``; settings as in `AttentionScale`.
     Numbers of tokens may vary by a mask: tokens that are not there are zero tokens, and ``mean`` does not count them.
     """
-
-    scale: str | None = None
 
     name = "attention"
     degree = 3
@@ -32,10 +31,6 @@ class SelfAttention(Block):
     module = modules.SelfAttention
     tokens = True
     masks = True
-
-    def __post_init__(self) -> None:
-        if self.scale not in SCALES:
-            raise ValueError(f"scale: {self.scale!r} is unknown; choose None or 'sqrt_d'.")
 
     def check(self, X: Tensor, outputs: int) -> None:
         check_tokens(self.name, X)
@@ -66,5 +61,5 @@ class SelfAttention(Block):
         return (2 * X.shape[2] + 8) * torch.finfo(X.dtype).eps * self.sides(X.abs(), vectors.abs())
 
     def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> MomentOperator:
-        divisor = rows.X.shape[2] ** 0.5 if self.scale == "sqrt_d" else 1.0
+        divisor = self.divisor(rows.X.shape[2])
         return attention_operator(rows.X, opened, rows.outputs, rows.readout, divisor, rows.mask, scale)

@@ -32,10 +32,7 @@ class Block(ABC):
     tokens: bool = False
     masks: bool = False
     order: int = 0
-
-    @property
-    def groups(self) -> int:
-        return 1
+    groups: int = 1
 
     @abstractmethod
     def check(self, X: Tensor, outputs: int) -> None:

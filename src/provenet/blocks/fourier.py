@@ -11,34 +11,28 @@ from torch import Tensor
 from provenet import nn as modules
 from provenet.blocks.base import Block, check_tokens
 from provenet.blocks.rows import Rows
-from provenet.blocks.tokens import as_grid, grid_of
 from provenet.nn.fourier import correlate, spectrum
+from provenet.nn.settings import InGroups, OnGrid
 from provenet.operators import Operator, TokenMeanOperator
 from provenet.operators.blocks.fourier import FNOMeanOperator, FNOTokensOperator
 from provenet.operators.wrappers.repeated import RepeatedOperator
 
 
 @dataclass(frozen=True)
-class FNO(Block):
+class FNO(OnGrid, Block):
     """u is (s, d), v (c,): h[t] = Σ_τf X[(t+τ) mod s, f] u[τ, f], output h vᵀ.
 
     On a ``grid`` (height, width), tokens row-major, the shift is cyclic in both directions; None: a sequence.
     """
-
-    grid: tuple[int, int] | None = None
 
     name = "fno"
     degree = 1
     tokens = True
     module = modules.FNO
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "grid", as_grid(self.grid))  # frozen, and a list when it comes from a file
-
     def check(self, X: Tensor, outputs: int) -> None:
         check_tokens(self.name, X)
-        if self.grid is not None:
-            grid_of(X, self.grid)
+        self.grid_of(X.shape[1])
 
     def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
         return X.shape[1] * X.shape[2], outputs
@@ -49,7 +43,7 @@ class FNO(Block):
     def some_rows(self, X: Tensor, index: Tensor) -> Tensor:
         """X_i, its tokens shifted by t in a circle, for index i·s + t."""
         s = X.shape[1]
-        height, width = self.grid or (1, s)
+        height, width = self.grid_of(s)
         shift, token = (index % s).unsqueeze(-1), torch.arange(s)
         row = (shift // width + token // width) % height
         column = (shift % width + token % width) % width
@@ -64,7 +58,7 @@ class FNO(Block):
 
     def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> Operator:
         X, s, outputs = rows.X, rows.X.shape[1], rows.outputs
-        grid = self.grid or (1, s)
+        grid = self.grid_of(s)
         if rows.readout == "tokens":
             return FNOTokensOperator(X, opened, outputs, grid, scale)
         if opened is None:  # shifts leave the mean as it is
@@ -74,24 +68,15 @@ class FNO(Block):
 
 
 @dataclass(frozen=True)
-class BFNO(FNO):
+class BFNO(InGroups, FNO):
     """An FNO in ``groups``: d/groups features of group b into the c/groups outputs of group b."""
-
-    groups: int = 1
 
     name = "bfno"
     module = modules.BFNO  # type: ignore[assignment]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.groups, bool) or not isinstance(self.groups, int) or self.groups < 1:
-            raise ValueError(f"groups: a whole number from one on is needed, got {self.groups!r}.")
-
     def check(self, X: Tensor, outputs: int) -> None:
         super().check(X, outputs)
-        for what, size in (("features of X", X.shape[2]), ("outputs of Y", outputs)):
-            if size % self.groups:
-                raise ValueError(f"groups: {self.groups} do not divide the {size} {what}; X is {tuple(X.shape)}.")
+        self.check_groups(X.shape[2], outputs)
 
     def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
         return X.shape[1] * X.shape[2] // self.groups, outputs // self.groups

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isqrt
 from typing import Any
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 from provenet import nn as modules
 from provenet.blocks.base import Block, check_tokens
 from provenet.blocks.rows import Rows
+from provenet.nn.settings import Neighbourhood
 from provenet.nn.tokens import pool_tokens
 from provenet.operators import Operator, TokenMeanOperator, TokenRowsOperator
 
@@ -62,32 +62,19 @@ class TokenBlock(Block):
 
 
 @dataclass(frozen=True)
-class PoolFormer(TokenBlock):
+class PoolFormer(Neighbourhood, TokenBlock):
     """h(X) = PX: each token's ``window`` × ``window`` neighbourhood on the grid, averaged; cells beyond the grid's edge
-    do not count.  ``grid`` (height, width): tokens row-major; None: a square grid."""
-
-    grid: tuple[int, int] | None = None
-    window: int = 3
+    do not count.  Settings as in `Neighbourhood`."""
 
     name = "poolformer"
     module = modules.PoolFormer
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "grid", as_grid(self.grid))  # frozen, and a list when it comes from a file
-        if self.window < 1 or self.window % 2 == 0:
-            raise ValueError(f"window: it must be odd, so that it has a centre, got {self.window}.")
-
     def check(self, X: Tensor, outputs: int) -> None:
         super().check(X, outputs)
-        height, width = grid_of(X, self.grid)
-        if self.window > 2 * max(height, width) - 1:
-            raise ValueError(
-                f"window: {self.window} × {self.window} is larger than any neighbourhood on a {height} × {width} grid; "
-                f"{2 * max(height, width) - 1} already reaches every token from every other."
-            )
+        self.check_window(X.shape[1])
 
     def transform(self, X: Tensor) -> Tensor:
-        return pool_tokens(X, self.grid, self.window)
+        return pool_tokens(X, self)
 
 
 @dataclass(frozen=True)
@@ -149,27 +136,3 @@ class TokenMap(TokenBlock):
 
     def settings(self) -> dict[str, Any]:
         return {"function": self.function}
-
-
-def as_grid(grid: Any) -> tuple[int, int] | None:
-    """(height, width) as whole numbers; None stays None."""
-    if grid is None:
-        return None
-    sizes = tuple(grid) if isinstance(grid, (tuple, list)) else ()
-    if len(sizes) != 2 or not all(isinstance(size, int) and size >= 1 for size in sizes):
-        raise ValueError(f"grid: two sizes (height, width) from one on are needed, got {grid!r}.")
-    return sizes[0], sizes[1]
-
-
-def grid_of(X: Tensor, grid: tuple[int, int] | None) -> tuple[int, int]:
-    """The grid of X's tokens (n, s, d)."""
-    s = X.shape[1]
-    if grid is None:
-        if isqrt(s) ** 2 != s:
-            raise ValueError(f"grid: {s} tokens make no square; give grid=(height, width) with height·width = {s}.")
-        return isqrt(s), isqrt(s)
-    if grid[0] * grid[1] != s:
-        raise ValueError(
-            f"grid: {grid[0]} × {grid[1]} = {grid[0] * grid[1]} tokens, but X has {s}, shape {tuple(X.shape)}."
-        )
-    return grid
