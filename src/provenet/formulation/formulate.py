@@ -46,9 +46,6 @@ def formulate(
     ``penalty`` (C, R), for MLPs: the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), where u_j and v_j are
     the first and the second layer of neuron j (BM Lemma 3.1); (2, 2) is weight decay.  ReLU has (2, 2) and (2, 1).
     """
-    complete = isinstance(gates, str) and gates == "all"
-    if isinstance(gates, str) and not complete:
-        raise ValueError(f"gates: {gates!r} is unknown; give a number, gate vectors, or for 'relu' 'all'.")
     statement = Statement.of(
         block,
         loss,
@@ -57,9 +54,16 @@ def formulate(
         readout=readout,
         loss_settings=loss_settings,
         penalty=penalty,
-        complete=complete,
+        complete=are_all(gates),
     )
     return pose(statement, X, Y, gates, seed=seed, sample_weight=sample_weight, mask=mask, gate_group=gate_group)
+
+
+def are_all(gates: int | Any) -> bool:
+    """Whether all arrangements are asked for; there is no other word for gates."""
+    if isinstance(gates, str) and gates != "all":
+        raise ValueError(f"gates: {gates!r} is unknown; give a number, gate vectors, or for 'relu' 'all'.")
+    return isinstance(gates, str)
 
 
 @torch.inference_mode(False)

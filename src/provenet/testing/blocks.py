@@ -11,10 +11,10 @@ from provenet.blocks import Block
 from provenet.certificates import network_certificate
 from provenet.formulation import formulate
 from provenet.problem import Problem
-from provenet.testing.bank import verify_network
+from provenet.proofs.independent import second_opinion
 from provenet.testing.close import assert_close, normal
 from provenet.variable import Factors, factorise
-from provenet.verify import Verdict
+from provenet.verify import Data, Verdict
 
 TOL = 1e-11
 
@@ -38,7 +38,7 @@ def check_block(
         assert_close(_outputs(problem, empty, samples), torch.zeros_like(Y), 0.0, "a network without neurons")
         _check_from_stack(problem, samples, generator)
         network = _check_from_network(problem, samples, generator)
-        _check_certificate(problem, network, samples, verify_network(problem, network, samples, Y, mask=mask))
+        _check_certificate(problem, network, samples, second_opinion(problem, network, Data(samples, Y, mask=mask)))
 
 
 def _check_from_stack(problem: Problem, samples: Tensor, generator: torch.Generator) -> None:
