@@ -20,6 +20,7 @@ from provenet.gauges.prox.mixed import Penalty
 from provenet.losses import Loss
 from provenet.operators import Operator
 from provenet.polar import polar_bounds
+from provenet.space import Placed, Space
 from provenet.statement import Scope, Statement
 from provenet.variable import Factors, Neurons, Stack
 
@@ -27,7 +28,7 @@ _TINY = torch.finfo(torch.float64).tiny
 
 
 @dataclass(frozen=True)
-class Program:
+class Program(Placed):
     """min_Z L(A(Z)) + β Σ_k γ(Z_k)  (BM eq. 16, AT Thm 3.1–4.8)."""
 
     operator: Operator
@@ -59,9 +60,6 @@ class Program:
 
     def restrict(self, gates: Tensor) -> Program:
         return replace(self, operator=self.operator.restrict(gates), gauge=self.gauge.restrict(gates))
-
-    def to(self, dtype: torch.dtype) -> Program:
-        return replace(self, operator=self.operator.to(dtype), loss=self.loss.to(dtype))
 
 
 class Units(NamedTuple):
@@ -178,7 +176,7 @@ class Problem:
             group = torch.zeros(left.shape[0], dtype=torch.long)
         vectors = left if relu else gates
         gate = group if vectors is None else self._find_gates(vectors, group)
-        return Factors(left, right, gate).to(torch.float64).scaled(self.units.z**-0.5)
+        return Factors(left, right, gate).to(Space()).scaled(self.units.z**-0.5)
 
     def _find_gates(self, gates: Tensor, group: Tensor) -> Tensor:
         """Which of the problem's gates each neuron has: the one in its group with the same pattern."""

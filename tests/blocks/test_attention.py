@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet import nn
+from provenet import batches, nn
 from provenet.operators import attention_operator
 from provenet.testing import check_block, check_operator
 from provenet.variable import Factors
@@ -81,10 +81,8 @@ def test_contracts(activation, readout, scale, masked):
 @pytest.mark.parametrize(("activation", "readout"), BOTH)
 def test_contracts_where_nothing_is_kept(activation, readout, monkeypatch):
     """Moments made batch by batch, gate by gate, and the kernel in blocks; heads through their attention matrices."""
-    monkeypatch.setattr("provenet.operators.bases.moments._KEEP_NUMBERS", 0)
-    monkeypatch.setattr("provenet.operators.bases.moments._TILE_NUMBERS", 10)
-    monkeypatch.setattr("provenet.operators.bases.moments._BLOCK_NUMBERS", 40)
-    monkeypatch.setattr("provenet.operators.bases.batched._TILE_BYTES", 4000)
+    for budget, size in (("KEPT", 0), ("TILE", 80), ("BLOCK", 320), ("BATCH", 4000)):
+        monkeypatch.setattr(batches, budget, size)
     for outputs in (2, 5):
         check_operator(operator_of(pn.SelfAttention("sqrt_d"), tokens(), activation, outputs, readout, some_mask()))
 

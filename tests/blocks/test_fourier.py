@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet import batches
 from provenet.operators.blocks.fourier import FNOMeanOperator
 from provenet.operators.blocks.mlp import MLPOperator
 from provenet.operators.wrappers.grouped import GroupedOperator, Part
@@ -165,9 +166,8 @@ def test_contracts(s: int, block: pn.FNO, activation: str, readout: str) -> None
 @pytest.mark.parametrize("block", [pn.FNO(), pn.BFNO(groups=2, grid=(2, 2))], ids=str)
 def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch, block: pn.FNO, activation: str, readout: str) -> None:
     """A sample at a time, no features kept, X transformed batch by batch."""
-    monkeypatch.setattr("provenet.operators.bases.batched._TILE_BYTES", 1)
-    monkeypatch.setattr("provenet.operators.bases.batched._KEEP_BYTES", 0)
-    monkeypatch.setattr("provenet.operators.bases.pooled._KEEP_NUMBERS", 0)
+    for budget in ("BATCH", "KEPT_INPUTS", "MOST_KEPT"):
+        monkeypatch.setattr(batches, budget, 0)
     check_operator(problem_of(block, tokens(4, 4, 2), activation, readout).program.operator)
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 import provenet as pn
+from provenet import batches
 from provenet.blocks import Block
 from provenet.testing import check_block, check_operator
 
@@ -130,9 +131,8 @@ def test_contracts(block: Block, shape: tuple[int, int], activation: str, readou
 @pytest.mark.parametrize("block", [pn.PoolFormer(), pn.FNet()], ids=lambda block: block.name)
 def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch, block: Block, activation: str) -> None:
     """A sample at a time, nothing prepared or kept."""
-    monkeypatch.setattr("provenet.operators.bases.batched._TILE_BYTES", 1)
-    monkeypatch.setattr("provenet.operators.bases.batched._KEEP_BYTES", 0)
-    monkeypatch.setattr("provenet.operators.bases.pooled._KEEP_NUMBERS", 0)
+    for budget in ("BATCH", "KEPT_INPUTS", "MOST_KEPT"):
+        monkeypatch.setattr(batches, budget, 0)
     X = np.random.default_rng(0).standard_normal((4, 4, 2))
     check_operator(problem_of(block, X, activation, "mean").program.operator)
 

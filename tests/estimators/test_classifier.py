@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import provenet as pn
-from provenet.blocks import outputs
+from provenet import batches
 
 
 def classifier(**settings):
@@ -146,7 +146,7 @@ def test_predicts_in_batches(blobs, monkeypatch):
     X, y = blobs
     clf = classifier().fit(X, y)
     whole = clf.decision_function(X)
-    monkeypatch.setattr(outputs, "_BATCH_NUMBERS", 1)
+    monkeypatch.setattr(batches, "PASS", 1)
     np.testing.assert_allclose(clf.decision_function(X), whole, rtol=1e-12)
 
 

@@ -21,6 +21,7 @@ from provenet.operators import Lifted, MLPOperator
 from provenet.proofs.independent import second_opinion
 from provenet.report import render_report
 from provenet.solvers.path import path
+from provenet.space import Space
 from provenet.testing import check_gauge, check_operator
 from provenet.variable import Factors
 from provenet.verify import Data
@@ -130,7 +131,7 @@ def test_what_rounding_can_hide(pair):
 def test_lifted_operator(by_rows):
     X, pattern = normal(7, 4), normal(7, 3, seed=1) > 0
     inner = MLPOperator(X, pattern.to(torch.float64), 3)
-    operator = Lifted(inner, signs(4 if by_rows else 3, torch.float64), by_rows)
+    operator = Lifted(inner, signs(Space(), 4 if by_rows else 3), by_rows)
     check_operator(operator)
     factors = Factors(normal(5, 4), normal(5, 3, seed=2), torch.tensor([0, 1, 2, 0, 1]))
     torch.testing.assert_close(operator.lowered(operator.raised(factors)).stack(3), factors.stack(3))

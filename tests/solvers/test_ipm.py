@@ -17,6 +17,7 @@ from provenet.solvers.interior.ipm import IPM
 from provenet.solvers.interior.newton import centre_at
 from provenet.solvers.interior.rows import DenseRows, GatedRows, prepare
 from provenet.solvers.loop import run
+from provenet.space import Space
 
 
 def spiral(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -203,7 +204,7 @@ def test_refuses_what_it_cannot_do():
     program = many.program
     group = Program(program.operator, program.loss, GroupNorm(), program.beta)
     assert "GroupNorm" in (IPM().refuses(group) or "")
-    assert "float64" in (IPM().refuses(program.to(torch.float32)) or "")
+    assert "float64" in (IPM().refuses(program.to(Space(dtype=torch.float32))) or "")
     assert IPM(max_unknowns=30).refuses(program) is None
 
 

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet import nn as modules
 from provenet.blocks.base import Block, check_tokens
 from provenet.blocks.rows import Rows
 from provenet.nn.attention import attend
 from provenet.nn.settings import AttentionScale
 from provenet.operators import MomentOperator, attention_operator
-
-_BATCH_NUMBERS = 2**22  # projected queries at a time
 
 
 @dataclass(frozen=True)
@@ -43,10 +42,9 @@ class SelfAttention(AttentionScale, Block):
         """x_tᵀ G x_r for every pair of tokens, (n, s², m)."""
         n, s, d = X.shape
         out = X.new_empty(n, s, s, len(vectors))
-        size = max(1, _BATCH_NUMBERS // (s * d * max(len(vectors), 1)))
-        for i in range(0, n, size):
-            x = X[i : i + size]
-            out[i : i + size] = attend(x, vectors, x).transpose(2, 3)
+        for some in batches.slices(n, s * d * len(vectors), batches.PASS):
+            x = X[some]
+            out[some] = attend(x, vectors, x).transpose(2, 3)
         return out.flatten(1, 2)
 
     def some_rows(self, X: Tensor, index: Tensor) -> Tensor:

@@ -9,14 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import unfold
 
-from provenet import memory
+from provenet import batches, memory
 from provenet import nn as modules
 from provenet.blocks.base import Block
 from provenet.blocks.rows import Rows
 from provenet.nn.cnn import Convolution, pooling_matrix
 from provenet.operators.blocks.cnn import CNNOperator, Windows
 
-_PATCH_NUMBERS = 2**22  # patches at a time
 _TABLE_SHARE = 0.1  # of the free memory: a table of all patches may take so much
 
 
@@ -67,10 +66,9 @@ class CNN(Convolution, Block):
         kernel, stride, padding, dilation, positions = self._windows(X)
         K = prod(positions)
         out = torch.empty(X.shape[0], K, len(vectors), dtype=X.dtype)
-        size = max(1, _PATCH_NUMBERS // (K * vectors.shape[1]))
-        for i in range(0, X.shape[0], size):
-            patches = unfold(_as_images(X[i : i + size]), kernel, dilation, padding, stride)  # (b, p, K)
-            out[i : i + size] = patches.transpose(1, 2) @ vectors.T
+        for some in batches.slices(X.shape[0], K * vectors.shape[1], batches.PASS):
+            patches = unfold(_as_images(X[some]), kernel, dilation, padding, stride)  # (b, p, K)
+            out[some] = patches.transpose(1, 2) @ vectors.T
         return out
 
     def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> CNNOperator:

@@ -9,9 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from provenet import batches
 from provenet.blocks.base import Block
-
-_BATCH_NUMBERS = 2**22  # of hidden values at a time
 
 
 def outputs_in_batches(network: nn.Module, X: Tensor | NDArray[Any], mask: Tensor | None, size: int) -> Tensor:
@@ -38,4 +37,4 @@ def batch_size(block: Block, network: nn.Module, X: Tensor | NDArray[Any]) -> in
     sample = torch.zeros(1, *X.shape[1:], dtype=torch.float64)
     neurons = len(network.get_parameter("first"))
     rho = block.on(sample, block.groups).rho
-    return max(1, _BATCH_NUMBERS // max(neurons * rho, sample.numel()))
+    return batches.count(max(neurons * rho, sample.numel()), batches.PASS)

@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet.operators import Operator
 
 if TYPE_CHECKING:
     from provenet.blocks.base import Block
-
-_BATCH_NUMBERS = 2**23  # sides of gates at a time
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ class Rows:
         n, m = len(self.X), len(vectors)
         out = torch.empty(m, n, self.rho, dtype=torch.bool)
         torn = torch.zeros(m, dtype=torch.bool)
-        size = max(1, _BATCH_NUMBERS // max(self.rho * m, 1))
+        size = batches.count(self.rho * m, batches.WAVE)
         for i in range(0, n, size):
             x = self.X[i : i + size].to(torch.float64)
             side = self.block.sides(x, vectors)

@@ -16,6 +16,7 @@ from provenet.certificates.gap import Gap, duality_gap, relative_gap
 from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, in_words, written
 from provenet.problem import Problem, Program
+from provenet.space import Space
 from provenet.statement import Scope
 from provenet.variable import Factors
 from provenet.word import Word
@@ -185,7 +186,7 @@ def relu_point(problem: Problem, network: nn.Module) -> tuple[Tensor, Factors]:
     """A ReLU network's prediction and neurons in the program's units, in float64; their gates are not looked for."""
     first, second, _, group, _ = problem.neurons(network)
     nowhere = torch.zeros(len(first), dtype=torch.long)
-    neurons = Factors(first, second, nowhere).to(torch.float64)
+    neurons = Factors(first, second, nowhere).to(Space())
     prediction = _predicted(problem, network)
     plain = _predicted(problem, problem.block.network(neurons, None, problem.readout, group, True))
     check_same_map(plain, prediction, float(problem.loss.target.abs().max()))

@@ -8,6 +8,7 @@ from math import inf
 
 from torch import Tensor
 
+from provenet.space import Placed
 from provenet.variable import Factors, Stack
 from provenet.word import Word
 
@@ -29,7 +30,7 @@ class Bounds:
     kind: BoundKind = BoundKind.EXACT
 
 
-class Gauge(ABC):
+class Gauge(Placed, ABC):
     has_prox: bool = True
     rotates: bool = True  # whether neurons of a gate may be mixed, U → UQ and V → VQ, at no cost (BM Thm 3.3)
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from provenet import deadline
+from provenet import batches, deadline
 from provenet.certificates import Certificate, certificate_from, gap_at, network_certificate, relu_point
 from provenet.gates.arrangements import NotEnumerable, count_bound
 from provenet.gauges import BoundKind
@@ -137,10 +137,10 @@ def row_weights(problem: Problem, theta: Tensor) -> Tensor:
     The block's own module says so, by its gradient: q neurons whose second layers are the unit vectors.
     """
     block, op = problem.block, problem.program.operator
-    neurons = Factors(torch.zeros(op.q, op.p), torch.eye(op.q), torch.zeros(op.q, dtype=torch.long)).to(torch.float64)
+    neurons = Factors(op.space.zeros(op.q, op.p), op.space.eye(op.q), op.space.zeros(op.q, dtype=torch.long))
     module: Any = block.network(neurons, None, problem.readout, None, False)
     parts = []
-    samples = max(1, _PULL_NUMBERS // (4 * op.q * max(problem.patterns.shape[1] // len(problem.X), 1)))
+    samples = batches.count(op.q * max(problem.patterns.shape[1] // len(problem.X), 1), batches.BASIS)
     for x, slope in zip(problem.X.to(torch.float64).split(samples), theta.split(samples), strict=True):
         lifted = module.lift(x)
         one, two = (module.hidden(lifted, torch.zeros(k, op.p, dtype=torch.float64)).shape for k in (1, 2))

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet.data.validation import as_weights
-
-_CHUNK_NUMBERS = 2**22  # inputs of the samples at hand
 
 Raw = tuple[Any, ...]
 
@@ -68,7 +67,7 @@ class Chunks:
     def __iter__(self) -> Iterator[Raw]:
         X = self.arrays[0]
         n = len(X)
-        size = max(1, _CHUNK_NUMBERS // max(int(np.prod(X.shape[1:])), 1))
+        size = batches.count(int(np.prod(X.shape[1:])), batches.PASS)
         for i in range(0, n, size):
             rows: Any = slice(i, min(i + size, n))
             if self.used is not None:

@@ -10,12 +10,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet.data.validation import as_targets
 from provenet.formulation.data import as_masked, as_masked_targets
 from provenet.proofs.source import Raw
 from provenet.statement import Statement
-
-_CHUNK_NUMBERS = 2**22  # inputs, or hidden values, of the samples at hand
 
 
 @dataclass(frozen=True)
@@ -91,7 +90,7 @@ class Stream:
     def _size(self, X: Tensor) -> int:
         """How many samples at a time, for hidden values of moderate size."""
         numbers = self.statement.block.on(X, self.statement.block.groups).rho * self.width + X[0].numel()
-        return max(1, _CHUNK_NUMBERS // numbers)
+        return batches.count(numbers, batches.PASS)
 
     def _checked(self, raw: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         if not isinstance(raw, (tuple, list)) or len(raw) not in (2, 3):

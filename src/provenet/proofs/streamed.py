@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from provenet.blocks import Block, OnData
 from provenet.data.validation import check_finite
@@ -17,6 +17,7 @@ from provenet.gates import Gates
 from provenet.nn import TwoLayer
 from provenet.operators import Operator
 from provenet.proofs.stream import Stream
+from provenet.space import Space
 from provenet.variable import Factors, Stack
 
 
@@ -93,12 +94,13 @@ class _Slack:
 class StreamedOperator(Operator):
     """gates: which of the module's gates are this operator's, (P,).  Inputs are divided by ``scale``."""
 
-    dtype = torch.float64
+    space = Space()
+    remembered = ("_slack",)
+    _slack: tuple[Tensor, float] | None = None
 
     def __init__(self, stream: Stream, own: OwnGates, gates: Tensor, output_shape: tuple[int, ...], scale: float):
         self.stream, self.own, self.gates, self.output_shape, self.scale = stream, own, gates, output_shape, scale
         self.n_gates, self.p, self.q = len(gates), stream.p, stream.q
-        self._slack: tuple[Tensor, float] | None = None
 
     def parts(self) -> Iterator[tuple[Tensor, Operator]]:
         """A pass over the data: rows of the prediction, and their operator."""
@@ -114,7 +116,7 @@ class StreamedOperator(Operator):
         return self._gathered(lambda operator: operator.forward_factors(factors))
 
     def _gathered(self, outputs: Callable[[Operator], Tensor]) -> Tensor:
-        out = torch.empty(self.output_shape, dtype=self.dtype)
+        out = self.space.empty(*self.output_shape)
         for rows, operator in self.parts():
             out[rows] = outputs(operator)
         return out
@@ -148,12 +150,10 @@ class StreamedOperator(Operator):
             slack.add(operator.rounding(residual[rows]), size)
         return slack.total
 
-    def restrict(self, gates: Tensor) -> StreamedOperator:
-        other = copy.copy(self)
-        other.gates, other.n_gates, other._slack = self.gates[gates], len(gates), None
-        return other
+    def restrict(self, gates: Tensor) -> Self:
+        return self._with(gates=self.gates[gates], n_gates=len(gates))
 
-    def to(self, dtype: torch.dtype) -> StreamedOperator:
-        if dtype != self.dtype:
-            raise ValueError(f"dtype: data in batches are judged in float64 alone, not in {dtype}.")
+    def to(self, space: Space) -> Self:
+        if space != self.space:
+            raise ValueError(f"space: data in batches are judged on the CPU in float64 alone, not in {space}.")
         return self

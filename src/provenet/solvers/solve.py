@@ -153,7 +153,7 @@ def _run_lifted(
     operator: Lifted | ByOutput
     if isinstance(gauge, SignNorm):
         by_rows = gauge.by_rows(op.p, op.q)
-        operator = Lifted(op, signs(op.p if by_rows else op.q, op.dtype), by_rows)
+        operator = Lifted(op, signs(op.space, op.p if by_rows else op.q), by_rows)
         large = replace(program, operator=operator, gauge=gauge.lifted(op.p, op.q))
     elif isinstance(gauge, ConeColumns):
         operator = ByOutput(op)

@@ -20,6 +20,7 @@ from provenet.cones.search import climb
 from provenet.cones.values import factorised, split
 from provenet.gauges.base import BoundKind, Bounds, Gauge
 from provenet.gauges.prox.nuclear import NuclearNorm
+from provenet.space import Space
 from provenet.variable import Factors, Stack
 
 _FEW = 8
@@ -75,9 +76,10 @@ class ConeNuclear(Gauge):
         if stack.shape[2] == 1:
             lower, upper, _, _ = split(cones, stack[:, :, 0])
             return Bounds(lower, upper)
-        found = [factorised(cones.restrict(torch.tensor([k])), stack[k]) for k in range(len(stack))]
-        lower = torch.tensor([part.lower for part in found], dtype=stack.dtype)
-        upper = torch.tensor([part.upper for part in found], dtype=stack.dtype)
+        every = torch.arange(len(stack), device=stack.device)
+        found = [factorised(cones.restrict(k[None]), stack[k]) for k in every]
+        lower = stack.new_tensor([part.lower for part in found])
+        upper = stack.new_tensor([part.upper for part in found])
         return Bounds(lower, upper, BoundKind.DETERMINISTIC)
 
     def prox(self, stack: Stack, step: float) -> tuple[Stack, Tensor]:
@@ -155,11 +157,11 @@ class ConeNuclear(Gauge):
     def factorise(self, stack: Stack) -> Factors:
         """Neurons in their cones that add up to the stack, of the penalty ``bounds(stack).upper``, up to rounding."""
         cones = self._rows("factorise")
-        parts = [Factors.empty(stack.shape[1], stack.shape[2], stack.dtype)]
-        for k in range(len(stack)):
-            _, _, u, v = factorised(cones.restrict(torch.tensor([k])), stack[k])
+        parts = [Factors.empty(stack.shape[1], stack.shape[2], Space.of(stack))]
+        for k in torch.arange(len(stack), device=stack.device):
+            _, _, u, v = factorised(cones.restrict(k[None]), stack[k])
             root = torch.linalg.vector_norm(v, dim=1, keepdim=True).sqrt()
-            parts.append(Factors(u * root, v / root.clamp_min(1e-300), torch.full((len(u),), k)))
+            parts.append(Factors(u * root, v / root.clamp_min(1e-300), k.expand(len(u))))
         joined = Factors.join(*parts)
         return joined.select(torch.linalg.vector_norm(joined.left, dim=1) > 0)
 
