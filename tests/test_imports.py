@@ -17,7 +17,7 @@ FLOORS = (
     {"operators", "losses", "gauges", "gates", "nn", "data"},
     {"polar", "blocks"},
     {"problem"},
-    {"formulation", "certificates"},
+    {"formulation", "certificates", "reductions"},
     {"solvers"},
     {"proofs"},
     {"estimators"},

@@ -103,6 +103,11 @@ class Problem:
         return self.value_scale / self.unit
 
     @property
+    def dual_unit(self) -> float:
+        """What one unit of a dual point Θ, a derivative by the outputs, is in the user's."""
+        return self.value_scale / self.output_unit
+
+    @property
     def beta_max(self) -> float:
         """From here on the zero network is optimal."""
         return self.program.beta_max * self._beta_unit

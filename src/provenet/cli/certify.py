@@ -114,8 +114,9 @@ def _certify_folder(folder: Path, data: Path, tol: float | None, header: bool | 
     dataset = load_for(model, data, source, with_targets=True, task=task, header=header)
     arrays = dataset.X, dataset.y, dataset.weight, dataset.mask
     problem = model.problem(*arrays) if estimator is None else problem_of(estimator, *arrays)
-    certificate = compute_certificate(problem, model.network, model.certificate.tol if tol is None else tol)
-    second = _second_opinion(model, problem)
+    asked, theta = model.certificate.tol if tol is None else tol, model.certificate.theta
+    certificate = compute_certificate(problem, model.network, asked, theta)
+    second = _second_opinion(model, problem, certificate.theta)
     differences = model.data_differences(problem)
     same = isclose(second.primal, certificate.primal, rel_tol=1e-6)
     agrees = same and (second.relative_gap <= certificate.tol or not second.exact)
@@ -144,7 +145,7 @@ def _say_whether(holds: bool) -> None:
     say("The certificate holds." if holds else "The certificate does NOT hold to this tolerance.")
 
 
-def _second_opinion(model: SavedModel, problem: Problem) -> Verdict:
+def _second_opinion(model: SavedModel, problem: Problem, theta: Tensor | None) -> Verdict:
     """That of `provenet.verify`, which shares no code with the certificate."""
     first, second, gates, group, relu = problem.block.neurons(model.network, problem.readout)
     return verify(
@@ -164,6 +165,7 @@ def _second_opinion(model: SavedModel, problem: Problem) -> Verdict:
         group=_array(group),
         gate_group=_array(problem.gate_group),
         penalty=problem.penalty,
+        dual=_array(theta),
         **problem.block.settings(),
         **model.loss_settings,
     )

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from provenet.blocks import Block, make_block
 from provenet.certificates import Certificate, certify
+from provenet.certificates.certificate import TENSORS
 from provenet.formulation import formulate
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, read_penalty, written
 from provenet.io.fingerprint import check_fingerprint, differences, digest, fingerprint
@@ -91,7 +92,7 @@ class SavedModel:
 
     def certify(self, X: Any, Y: Any, sample_weight: Any = None, tol: float = 1e-4, mask: Any = None) -> Certificate:
         """The certificate, computed anew from the weights and these data."""
-        return certify(self.problem(X, Y, sample_weight, mask), self.network, tol)
+        return certify(self.problem(X, Y, sample_weight, mask), self.network, tol, self.certificate.theta)
 
     def data_differences(self, problem: Problem) -> list[str]:
         """In what the data of ``problem`` differ from those of the fit, in words; empty if in nothing."""
@@ -125,7 +126,7 @@ class SavedModel:
             )
         first, second, gates, group, _ = self.block.neurons(self.network, self.readout)
         named = {"first": first, "second": second, "gates": gates, "group": group}
-        named |= {"gate_vectors": self.gate_vectors, "gate_group": self.gate_group}
+        named |= {"gate_vectors": self.gate_vectors, "gate_group": self.gate_group, "dual": self.certificate.theta}
         return {name: value.detach().contiguous() for name, value in named.items() if value is not None}
 
     @staticmethod
@@ -139,7 +140,7 @@ class SavedModel:
         network = _network(block, activation, take(problem, "readout", str), tensors)
         model = SavedModel(
             network=network,
-            certificate=read_certificate(certificate),
+            certificate=read_certificate(certificate, tensors.get("dual")),
             block=block,
             activation=activation,
             readout=take(problem, "readout", str),
@@ -161,6 +162,7 @@ class SavedModel:
         if model.certificate.penalty != model.penalty:
             raise SchemaError(f"penalty: the model has {model.penalty}, its certificate {model.certificate.penalty}")
         _check_scope(model)
+        _check_dual(model)
         return model
 
 
@@ -210,6 +212,15 @@ def _check_scope(model: SavedModel) -> None:
         )
 
 
+def _check_dual(model: SavedModel) -> None:
+    """A bound of the run's dual point needs that point, one number for each of the targets."""
+    theta = model.certificate.theta
+    if theta is None and model.certificate.dual_of == "run":
+        raise SchemaError("tensors: dual missing, the run's dual point, on which the certificate rests")
+    if theta is not None and ([*theta.shape] != list(model.data["targets"]) or not bool(torch.isfinite(theta).all())):
+        raise SchemaError(f"tensors: dual, of shape {tuple(theta.shape)}, is no dual point of these targets")
+
+
 def _check_sizes(model: SavedModel) -> None:
     """The weights must be those of the block on samples and targets of the shapes that the fingerprint tells."""
     sample, outputs = model.data["samples"][1:], model.data["targets"][-1]
@@ -240,13 +251,13 @@ def _fit_together(shapes: dict[str, tuple[int, ...]], groups: int) -> bool:
     )
 
 
-def read_certificate(saved: dict[str, Any]) -> Certificate:
+def read_certificate(saved: dict[str, Any], theta: Tensor | None = None) -> Certificate:
     # folders from before there were others
     saved = {"method": "gates", "penalty": written(WEIGHT_DECAY), "dual_of": "network"} | saved
     kinds: dict[str, type] = {"scope": str, "bound": str, "conditions": dict, "method": str, "dual_of": str}
-    names = [f.name for f in fields(Certificate) if f.name not in ("better", "penalty")]
+    names = [f.name for f in fields(Certificate) if f.name not in (*TENSORS, "penalty")]
     values: dict[str, Any] = {name: take(saved, name, kinds.get(name, float)) for name in names}
-    certificate = Certificate(**values, penalty=_penalty(saved))
+    certificate = Certificate(**values, penalty=_penalty(saved), theta=theta)
     if not all(isfinite(value) for value in values.values() if isinstance(value, float)) or certificate.beta <= 0:
         raise SchemaError("certificate: its numbers are not finite, or beta is not positive")
     if certificate.to_dict() != {name: saved.get(name) for name in certificate.to_dict()}:

@@ -11,7 +11,7 @@ from provenet.gauges import ConeNuclear
 from provenet.operators import MLPOperator
 from provenet.polar import is_large
 from provenet.problem import Program
-from provenet.solvers.cones.admm import ReluADMM
+from provenet.solvers.cones.admm import ConeADMM
 from provenet.solvers.cones.bm import ReluBM
 from provenet.solvers.cones.closed_form import ClosedForm
 from provenet.solvers.cones.cutting_plane import CuttingPlane
@@ -21,7 +21,7 @@ from provenet.solvers.interior.copositive.dense import Copositive
 from provenet.solvers.interior.copositive.dual import CopositiveDual
 from provenet.solvers.interior.ipm import IPM, unknowns_of
 from provenet.solvers.interior.pairs.working_set import ReluWorkingSet
-from provenet.solvers.loop import Method
+from provenet.solvers.loop import Method, Refused
 from provenet.solvers.neurons.bm import BM
 from provenet.solvers.reference.cvx import CVX
 from provenet.solvers.stacks.admm import ADMM
@@ -43,16 +43,12 @@ METHODS: dict[str, type[Method[Any]]] = {
 }
 
 # what a name means for the programs of ReLU
-_FOR_CONES: dict[str, type[Method[Any]]] = {"admm": ReluADMM, "bm": ReluBM}
+_FOR_CONES: dict[str, type[Method[Any]]] = {"admm": ConeADMM, "bm": ReluBM}
 
 _IPM_WORK = 1e8  # multiply-adds a step of the interior point for which it is the first choice
 _DENSE_WORK = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
 _KERNEL_ROWS = 20_000
 _MANY_DIRECTIONS = 128  # weights of a first layer from which on a few directions of it are the smaller program
-
-
-class Refused(ValueError):
-    """The method asked for cannot take the problem."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +57,15 @@ class Stage:
 
     method: Method[Any]
     max_steps: int | None = None
+
+
+def plan_unreduced(program: Program, method: str | Method[Any]) -> list[Stage]:
+    """The stages that take a program as it is, before any reduction; none where the method is for what they leave."""
+    chosen = METHODS.get(method) if isinstance(method, str) else method
+    if chosen is not None and not chosen.reduces:
+        return [Stage(_able(chosen() if isinstance(chosen, type) else chosen, program))]
+    closed = ClosedForm()  # whitened data need no decomposition
+    return [Stage(closed)] if method == "auto" and closed.refuses(program) is None else []
 
 
 def plan(program: Program, method: str | Method[Any]) -> list[Stage]:
@@ -102,8 +107,6 @@ def _automatic(program: Program) -> list[Stage]:
     if not program.gauge.has_prox:
         if isinstance(program.gauge, ConeNuclear) and program.gauge.implicit is not None:
             return [Stage(_able(ReluBM(), program))]
-        if ClosedForm().refuses(program) is None:
-            return [Stage(ClosedForm())]
         one_output = ReluWorkingSet()
         if one_output.refuses(program) is None and memory.fits(one_output.memory(program), 0.5):
             return [Stage(one_output), Stage(FrankWolfe())]

@@ -1,4 +1,4 @@
-"""The contracts every operator, loss, gauge, solver and block keeps, as functions to run on your own.
+"""The contracts every operator, loss, gauge, reduction, solver and block keeps, as functions to run on your own.
 
 Each ``check_…`` raises AssertionError where the contract is broken; none needs pytest.
 """
@@ -8,6 +8,7 @@ from provenet.testing.blocks import check_block
 from provenet.testing.gauges import check_gauge
 from provenet.testing.losses import check_loss
 from provenet.testing.operators import check_operator
+from provenet.testing.reductions import check_reduction
 from provenet.testing.solvers import check_solver
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "check_gauge",
     "check_loss",
     "check_operator",
+    "check_reduction",
     "check_solver",
     "problem_bank",
 ]

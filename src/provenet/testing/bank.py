@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from provenet.blocks import MLP
 from provenet.formulation import formulate
@@ -34,16 +35,22 @@ class Case:
         """p* by CVXPY."""
         return solve(self.problem, "cvx", tol=1e-7).certificate.primal
 
-    def verify(self, network: Any) -> Verdict:
-        """The independent checker on a network for this problem."""
-        return verify_network(self.problem, network, self.X, self.Y, self.sample_weight, self.mask)
+    def verify(self, network: Any, theta: Tensor | None = None) -> Verdict:
+        """The independent checker on a network for this problem; theta: a dual point beside the network's own."""
+        return verify_network(self.problem, network, self.X, self.Y, self.sample_weight, self.mask, theta)
 
     def __str__(self) -> str:
         return self.name
 
 
 def verify_network(
-    problem: Problem, network: Any, X: Any, Y: Any, sample_weight: Any = None, mask: Any = None
+    problem: Problem,
+    network: Any,
+    X: Any,
+    Y: Any,
+    sample_weight: Any = None,
+    mask: Any = None,
+    theta: Tensor | None = None,
 ) -> Verdict:
     """The independent checker on a network for a problem, from the arrays it was posed with."""
     settings = dict(problem.block.settings())
@@ -69,6 +76,7 @@ def verify_network(
         gate_group=None if problem.gate_group is None or problem.gate_vectors is None else problem.gate_group.numpy(),
         penalty=problem.penalty,
         relu=network.relu,
+        dual=None if theta is None else theta.numpy(),
         **settings,
     )
 

@@ -32,7 +32,7 @@ def check_solver(method: Method[Any], case: Case, tol: float = 1e-6) -> str | No
     slack = REFERENCE * abs(case.optimum)
     assert found.dual <= case.optimum + slack, f"{method.name} on {case}: dual above CVXPY's optimum {case.optimum}"
     assert case.optimum <= found.primal + slack, f"{method.name} on {case}: primal below CVXPY's optimum {case.optimum}"
-    verdict = case.verify(solution.network())
+    verdict = case.verify(solution.network(), found.theta)
     assert abs(verdict.gap - found.gap) <= 1e-9 * abs(found.primal), f"{method.name} on {case}: verify says {verdict}"
 
     _check_zero(method, case)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from provenet.verify.cones import cone_bound, is_reached, sectors
 from provenet.verify.forms import Rows, make_form
 from provenet.verify.losses import EPS, LOSSES, best_squared_scale, targets
+from provenet.verify.losses import conjugate as conjugate_of
 from provenet.verify.norms import checked, pull_of_one, squared_lengths, strongest
 
 Array = NDArray[np.float64]
@@ -70,6 +71,7 @@ def verify(
     relu: bool = False,
     all_arrangements: bool = False,
     penalty: Any = (2, 2),
+    dual: Any = None,
 ) -> Verdict:
     """The verdict on a network's weights and its data, in the user's own units.
 
@@ -82,6 +84,7 @@ def verify(
     relu: the neurons are their own gates, and gate_vectors name the activation patterns that networks may have.  In the
     plane, where p = 2, ``all_arrangements`` finds all there are.
     penalty (C, R): the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²); (2, 2) is weight decay.
+    dual, like Y: a dual point Θ that may prove more than the gradient of the loss at the network; the better counts.
     """
     if loss not in LOSSES:
         raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, LOSSES))}.")
@@ -121,14 +124,27 @@ def verify(
     decay = squared_lengths(first, norms[0]) + squared_lengths(second, norms[1])
     primal = float((w * value).sum()) + beta / 2 * decay
 
-    weighted = (w * theta).reshape(Y.shape)  # the gradient of the weighted loss
     sizes = first.shape[1], second.shape[1]
-    unit = 2.0 ** np.clip(np.frexp(np.abs(weighted).max())[1], -1000, 1000)  # squares of what is tiny would vanish
-    polar_max = unit * max(data.polar(b, weighted / unit, sizes, parts) for b in range(groups))
-    largest = beta / polar_max if polar_max > 0 else np.inf
-    tau = best_squared_scale(theta, Y.reshape(rows), w, largest) if loss == "squared" else min(1.0, largest)
-    dual = -float((w * conjugate(tau)).sum())
-    return Verdict(primal, dual, polar_max, data.exact)
+
+    def polar_of(slope: Array) -> float:
+        """The largest polar at Θ, the gradient of the weighted loss."""
+        unit = 2.0 ** np.clip(np.frexp(np.abs(slope).max())[1], -1000, 1000)  # squares of what is tiny would vanish
+        return float(unit * max(data.polar(b, slope / unit, sizes, parts) for b in range(groups)))
+
+    def scale_of(slope: Array, polar: float) -> float:
+        largest = beta / polar if polar > 0 else np.inf
+        return best_squared_scale(slope, Y.reshape(rows), w, largest) if loss == "squared" else min(1.0, largest)
+
+    polar_max = polar_of((w * theta).reshape(Y.shape))
+    best = -float((w * conjugate(scale_of(theta, polar_max))).sum())
+    if dual is not None:
+        other = np.asarray(dual, dtype=np.float64)
+        if other.shape != Y.shape or not np.isfinite(other).all():
+            raise ValueError(f"dual: finite numbers of the targets' shape {Y.shape} are needed, got {other.shape}.")
+        apart = other.reshape(rows) / w
+        scaled = scale_of(apart, polar_of(other)) * apart
+        best = max(best, -float((w * conjugate_of(loss, scaled, Y.reshape(rows), delta)).sum()))
+    return Verdict(primal, best, polar_max, data.exact)
 
 
 def _used(X: Any, Y: Any, mask: Any, sample_weight: Any) -> tuple[NDArray[Any], NDArray[Any], Any, Array]:
