@@ -43,8 +43,8 @@ class Program:
 
     @cached_property
     def beta_max(self) -> float:
-        """max_k γ°(A_k*∇L(0)): from here on Z = 0 is optimal."""
-        return float(self.polar(self.loss.gradient(torch.zeros_like(self.loss.target))).upper.max())
+        """max_k γ°(−A_k*∇L(0)): from here on Z = 0 is optimal."""
+        return float(self.polar(-self.loss.gradient(torch.zeros_like(self.loss.target))).upper.max())
 
     def polar(self, theta: Tensor, final: bool = False) -> Bounds:
         """γ°(A_k*Θ) of every gate, bounded from both sides; what rounding in A* can hide is not yet in it.
