@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from provenet.gauges import Bounds
 from provenet.polar import polar_bounds
 from provenet.problem import Program
 
@@ -61,8 +62,7 @@ def duality_gap(program: Program, prediction: Tensor, penalty: float, final: boo
     final: as `Program.polar` has it.
     """
     theta = program.loss.gradient(prediction)
-    polar = polar_bounds(program.operator, program.gauge, -theta, final, against=program.beta)
-    at = dual_point(program, theta, float(polar.upper.max()) + rounding(program, theta), polar.kind)
+    at, polar = _bounded(program, theta, final)
     return replace(gap_at(program, prediction, penalty, at), polar_least=float(polar.lower.max()))
 
 
@@ -73,8 +73,13 @@ def gap_at(program: Program, prediction: Tensor, penalty: float, at: DualPoint) 
 
 def judged(program: Program, theta: Tensor) -> DualPoint:
     """Any Θ as a dual point, its polars bounded as well as can be afforded once."""
-    polar = polar_bounds(program.operator, program.gauge, -theta, final=True, against=program.beta)
-    return dual_point(program, theta, float(polar.upper.max()) + rounding(program, theta), polar.kind)
+    return _bounded(program, theta, final=True)[0]
+
+
+def _bounded(program: Program, theta: Tensor, final: bool) -> tuple[DualPoint, Bounds]:
+    pull = -theta
+    polar = polar_bounds(program.operator, program.gauge, pull, final, against=program.beta)
+    return dual_point(program, theta, float(polar.upper.max()) + rounding(program, pull), polar.kind), polar
 
 
 def dual_point(program: Program, theta: Tensor, polar_max: float, bound: str) -> DualPoint:

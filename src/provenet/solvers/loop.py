@@ -45,14 +45,25 @@ class Refused(ValueError):
 class Method(ABC, Generic[State]):
     """Frozen settings; all that changes is in the state."""
 
-    name: str
-    check_every: int = (
-        1  # steps between two looks at the gap; where more than one, later looks are up to ten times rarer
-    )
-    patience: int = 50  # looks without progress before the run counts as stalled
-    max_steps: int = 10_000
+    name: str  # its own
+    family: str = ""  # the word for all methods of its kind, of which a user gets those that take the program
+    check_every: int = 1  # steps between two looks at the gap; if more, later looks are up to ten times rarer
     reduces: bool = True  # whether the program is reduced first; False: it is taken as it is
     wants: tuple[Reduction, ...] = ()  # reductions of its own, after those that every method gets
+
+    def in_units(self, z: float, value: float) -> Method[State]:
+        """The method for programs whose units of Z and of the objective are z and value of the user's, in which its
+        settings are."""
+        return self
+
+    @property
+    def patience(self) -> int:
+        """Looks without progress before the run counts as stalled."""
+        return 50
+
+    @property
+    def max_steps(self) -> int:
+        return 10_000
 
     @abstractmethod
     def refuses(self, program: Program) -> str | None:

@@ -60,6 +60,8 @@ def solve(
         begin = problem.factors(begin)
     if begin is not None:
         _check_start(problem.program, begin)
+    if isinstance(method, Method):
+        method = method.in_units(problem.unit, scale)
     with deadline.within(max_seconds):
         done, name = _run(problem.program, method, limits, begin, tell)
     with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(max_seconds, done.seconds)):

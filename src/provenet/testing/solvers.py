@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import copy
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
+from provenet.certificates import duality_gap
+from provenet.reductions import STANDARD, reduced
 from provenet.solvers import Method, Status, solve
 from provenet.testing.bank import Case
 from provenet.testing.close import normal
 from provenet.variable import Factors
 
 ROUNDING = 1e-11  # of a relative gap at the bank's sizes
+_STEPS = 12  # enough for ADMM to choose another ρ
 REFERENCE = 1e-7  # what CVXPY's optimum is good for, relatively
 
 
 def check_solver(method: Method[Any], case: Case, tol: float = 1e-6) -> str | None:
-    """CVXPY's optimum with a certificate that holds and that `verify` confirms; zero from β_max on; start untouched.
+    """CVXPY's optimum with a certificate that holds and that `verify` confirms; zero from β_max on; states and start
+    untouched.
 
     Returns the method's own reason where it refuses the problem, None where it passed.
     """
@@ -35,6 +42,7 @@ def check_solver(method: Method[Any], case: Case, tol: float = 1e-6) -> str | No
     verdict = case.verify(solution.network(), found.theta)
     assert abs(verdict.gap - found.gap) <= 1e-9 * abs(found.primal), f"{method.name} on {case}: verify says {verdict}"
 
+    _check_states(method, case)
     _check_zero(method, case)
     _check_start(method, case, tol)
     return None
@@ -56,3 +64,36 @@ def _check_start(method: Method[Any], case: Case, tol: float) -> None:
     assert solution.status is Status.SOLVED, f"{method.name} on {case}: not solved from another start: {solution}"
     for name in ("left", "right", "gate"):
         assert torch.equal(getattr(start, name), getattr(kept, name)), f"{method.name} on {case}: start.{name} changed"
+
+
+def _check_states(method: Method[Any], case: Case) -> None:
+    """A step, a look and a point leave the state they are given as it was."""
+    program, _ = reduced(case.problem.program, STANDARD if method.reduces else ())
+    program, _ = reduced(program, method.wants)
+    method = method.in_units(case.problem.unit, case.problem.value_scale)
+    state = method.init(program, None)
+    for _ in range(_STEPS):
+        if method.finished(state):
+            break
+        kept, old = copy.deepcopy(_tensors(state)), state
+        point = method.point(program, state)
+        state = method.look(program, state, duality_gap(program, point.prediction, point.penalty))
+        state = method.step(program, state)
+        for name, value in _tensors(old).items():
+            assert torch.equal(value, kept[name]), f"{method.name} on {case}: a step changed {name} of the state before"
+
+
+def _tensors(part: Any, name: str = "state") -> dict[str, Tensor]:
+    """Every tensor of a state, by where it is."""
+    if isinstance(part, Tensor):
+        return {name: part}
+    if is_dataclass(part):
+        part = {field.name: getattr(part, field.name) for field in fields(part)}
+    elif isinstance(part, (tuple, list)):
+        part = dict(enumerate(part))
+    if not isinstance(part, dict):
+        return {}
+    found: dict[str, Tensor] = {}
+    for key, value in part.items():
+        found |= _tensors(value, f"{name}.{key}")
+    return found

@@ -20,7 +20,7 @@ from provenet.solvers.stacks.admm import ADMM, ADMMState
 
 @dataclass(frozen=True)
 class ConeADMM(ADMM):
-    name = "cone_admm"
+    name, family = "cone_admm", "admm"
     check_every = 10
     patience = 200  # its last digits come slowly where arrangements are nearly alike
     max_steps = 20_000

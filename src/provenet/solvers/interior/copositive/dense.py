@@ -54,7 +54,7 @@ class Copositive(Method[CopositiveState]):
 
     max_unknowns: int = 4000
 
-    name = "copositive"
+    name = family = "copositive"
     check_every = 1
     patience = 15
     max_steps = 200

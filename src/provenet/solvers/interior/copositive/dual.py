@@ -63,7 +63,7 @@ class CopositiveDual(Method[DualState]):
     accuracy: float = 1e-3
     walls: int | None = None
 
-    name = "copositive"
+    name, family = "copositive_dual", "copositive"
     check_every = 1_000  # a look bounds the pull of every cone, which may cost more than the whole run: only at the end
     max_steps = 100
 
