@@ -9,7 +9,7 @@ from provenet.testing.gauges import check_gauge
 from provenet.testing.losses import check_loss
 from provenet.testing.operators import check_operator
 from provenet.testing.reductions import check_reduction
-from provenet.testing.solvers import check_solver
+from provenet.testing.solvers import check_solver, check_states
 
 __all__ = [
     "Case",
@@ -19,5 +19,6 @@ __all__ = [
     "check_operator",
     "check_reduction",
     "check_solver",
+    "check_states",
     "problem_bank",
 ]

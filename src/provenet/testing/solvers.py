@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from provenet.certificates import duality_gap
+from provenet.problem import Problem
 from provenet.reductions import STANDARD, reduced
 from provenet.solvers import Method, Status, solve
 from provenet.testing.bank import Case
-from provenet.testing.close import normal
+from provenet.testing.close import assert_close, normal
 from provenet.variable import Factors
 
 ROUNDING = 1e-11  # of a relative gap at the bank's sizes
@@ -42,7 +43,7 @@ def check_solver(method: Method[Any], case: Case, tol: float = 1e-6) -> str | No
     verdict = case.verify(solution.network(), found.theta)
     assert abs(verdict.gap - found.gap) <= 1e-9 * abs(found.primal), f"{method.name} on {case}: verify says {verdict}"
 
-    _check_states(method, case)
+    check_states(method, problem)
     _check_zero(method, case)
     _check_start(method, case, tol)
     return None
@@ -66,21 +67,24 @@ def _check_start(method: Method[Any], case: Case, tol: float) -> None:
         assert torch.equal(getattr(start, name), getattr(kept, name)), f"{method.name} on {case}: start.{name} changed"
 
 
-def _check_states(method: Method[Any], case: Case) -> None:
-    """A step, a look and a point leave the state they are given as it was."""
-    program, _ = reduced(case.problem.program, STANDARD if method.reduces else ())
+def check_states(method: Method[Any], problem: Problem) -> None:
+    """A step leaves the state that it is given as it was, and takes the same one again from there."""
+    program, _ = reduced(problem.program, STANDARD if method.reduces else ())
     program, _ = reduced(program, method.wants)
-    method = method.in_units(case.problem.unit, case.problem.value_scale)
+    method = method.in_units(problem.unit, problem.value_scale)
     state = method.init(program, None)
     for _ in range(_STEPS):
         if method.finished(state):
             break
         kept, old = copy.deepcopy(_tensors(state)), state
-        point = method.point(program, state)
-        state = method.look(program, state, duality_gap(program, point.prediction, point.penalty))
-        state = method.step(program, state)
+        point = method.point(program, old)
+        looked = method.look(program, old, duality_gap(program, point.prediction, point.penalty))
+        state = method.step(program, looked)
         for name, value in _tensors(old).items():
-            assert torch.equal(value, kept[name]), f"{method.name} on {case}: a step changed {name} of the state before"
+            assert torch.equal(value, kept[name]), f"{method.name}: a step changed {name} of the state before"
+        again = _tensors(method.step(program, looked))
+        for name, value in _tensors(state).items():
+            assert_close(again[name], value, 1e-9, f"{method.name}: {name} after the same step again")
 
 
 def _tensors(part: Any, name: str = "state") -> dict[str, Tensor]:
