@@ -76,15 +76,22 @@ def check_states(method: Method[Any], problem: Problem) -> None:
     for _ in range(_STEPS):
         if method.finished(state):
             break
-        kept, old = copy.deepcopy(_tensors(state)), state
-        point = method.point(program, old)
-        looked = method.look(program, old, duality_gap(program, point.prediction, point.penalty))
-        state = method.step(program, looked)
-        for name, value in _tensors(old).items():
-            assert torch.equal(value, kept[name]), f"{method.name}: a step changed {name} of the state before"
-        again = _tensors(method.step(program, looked))
+        seen, point = state, method.point(program, state)
+        before = copy.deepcopy(_tensors(seen))
+        seen = method.look(program, seen, duality_gap(program, point.prediction, point.penalty))
+        _assert_same(method, state, before, "a look")
+        before = copy.deepcopy(_tensors(seen))
+        state = method.step(program, seen)
+        _assert_same(method, seen, before, "a step")
+        again = _tensors(method.step(program, seen))
         for name, value in _tensors(state).items():
-            assert_close(again[name], value, 1e-9, f"{method.name}: {name} after the same step again")
+            same = again[name].to(torch.float64), value.to(torch.float64)
+            assert_close(*same, 1e-9, f"{method.name}: {name} after the same step again")
+
+
+def _assert_same(method: Method[Any], state: Any, before: dict[str, Tensor], what: str) -> None:
+    for name, value in _tensors(state).items():
+        assert torch.equal(value, before[name]), f"{method.name}: {what} changed {name}"
 
 
 def _tensors(part: Any, name: str = "state") -> dict[str, Tensor]:
