@@ -102,7 +102,7 @@ def test_a_plain_method_takes_the_pairs() -> None:
     done = run(APG(), found[0], Limits(1e-8))
     best = pn.solve(pn.formulate("mlp", normal(12, 4), normal(12, 1, seed=2), "relu", 5, beta=1.0), tol=1e-8)
     problem = best.problem.with_beta(0.1 * best.problem.beta_max)
-    assert float(whole.objective_factors(found[1].factors(done.factors))) * problem.value_scale == pytest.approx(
+    assert float(whole.objective_factors(found[1].factors(done.factors))) * problem.units.value == pytest.approx(
         pn.solve(problem, tol=1e-8).certificate.primal, rel=1e-7
     )
 

@@ -14,13 +14,13 @@ from torch import Tensor
 import provenet as pn
 from provenet import deadline
 from provenet.certificates import DualPoint, dual_point, judged
-from provenet.gauges import NuclearNorm
+from provenet.gauges import BoundKind, NuclearNorm
 from provenet.gauges.base import Bounds
 from provenet.problem import Problem, Program
+from provenet.proofs.independent import second_opinion
 from provenet.solvers import Method, Point, Status
 from provenet.solvers.loop import Limits, run
 from provenet.solvers.stacks.apg import APG
-from provenet.testing.bank import verify_network
 from provenet.variable import Factors
 
 
@@ -109,19 +109,18 @@ def test_the_runs_dual_point_proves_more_than_the_networks(loss: str) -> None:
     assert certificate.primal == alone.primal
     assert certificate.polar_max == alone.polar_max  # said of the network itself
     assert certificate.dual == pytest.approx(solution.lower_bound, rel=1e-12)
-    target = problem.loss.target.numpy()
-    verdict = verify_network(problem, solution.network(), problem.X.numpy(), target, theta=certificate.theta)
+    verdict = second_opinion(problem, solution.network(), theta=certificate.theta)
     assert verdict.dual == pytest.approx(certificate.dual, rel=1e-9)
-    assert verify_network(problem, solution.network(), problem.X.numpy(), target).dual < verdict.dual
+    assert second_opinion(problem, solution.network()).dual < verdict.dual
 
 
 def test_a_methods_word_is_not_taken() -> None:
     """Its Θ is bounded anew: a polar that it made up proves nothing."""
     problem = posed(normal(20, 3))
     own, poor = best_and_poor(problem)
-    boast = dual_point(problem.program, 1.5 * own.theta, own.polar_max, "exact")
+    boast = dual_point(problem.program, 1.5 * own.theta, own.polar_max, BoundKind.EXACT)
     solution = pn.solve(problem, Foreknowing(boast, poor), tol=1e-6)
-    honest = judged(problem.program, 1.5 * own.theta).lower * problem.value_scale
+    honest = judged(problem.program, 1.5 * own.theta).lower * problem.units.value
     assert solution.certificate.dual <= max(honest, pn.certify(problem, solution.network()).dual)
 
 

@@ -95,7 +95,7 @@ def test_blocks_whose_cones_have_no_table(block: Any) -> None:
     assert wolfe.certificate.scope == "fixed_gates"
     region = problem.program.gauge.region
     assert bool((region.slack(wolfe.factors.left, wolfe.factors.gate) >= 0).all())
-    total = float(bm.factors.penalty()) * problem.unit
+    total = float(bm.factors.penalty()) * problem.units.z
     classic = pn.solve(problem, ClassicFrankWolfe(total=total), tol=1e-9, max_steps=20)
     nothing = 0.5 * float(np.square(Y).sum())
     assert bm.certificate.dual <= classic.certificate.primal < 0.5 * (nothing + bm.certificate.primal)
@@ -139,10 +139,10 @@ def test_the_classic_variant_at_the_right_total() -> None:
     """CP eq. 14 with the t of the optimum: the constrained problem is the penalised one."""
     problem = planar(12, 2, 0.3, seed=3)
     best = pn.solve(problem, "frank_wolfe", tol=1e-8)
-    total = float(best.factors.penalty()) * problem.unit
+    total = float(best.factors.penalty()) * problem.units.z
     classic = pn.solve(problem, ClassicFrankWolfe(total=total), tol=1e-2)
     assert classic.status is Status.SOLVED
-    assert float(classic.factors.penalty()) * problem.unit <= total * (1 + 1e-9)
+    assert float(classic.factors.penalty()) * problem.units.z <= total * (1 + 1e-9)
 
 
 def test_settings_that_make_no_sense_are_named() -> None:

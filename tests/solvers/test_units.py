@@ -54,9 +54,9 @@ def test_gradient_descent_is_the_users(x: float, y: float) -> None:
 def test_a_gaussian_start_has_the_spread_that_was_asked_for(method: BM | ConeBM, x: float, y: float) -> None:
     activation = "relu" if isinstance(method, ConeBM) else "gated_relu"
     problem = pn.formulate("mlp", *data(x, y), activation, gates=3, beta=0.1 * x * y)
-    start = method.in_units(problem.unit, problem.value_scale).init(problem.program, None)
+    start = method.in_units(problem.units).init(problem.program, None)
     weights = problem.network(start.place.factors)
-    same = method.in_units(1.0, 1.0).init(problem.program, None).place.factors
+    same = method.init(problem.program, None).place.factors
     assert float(weights.penalty().detach()) == pytest.approx(float(same.penalty()), rel=1e-9)
 
 

@@ -2,11 +2,11 @@
 
 from provenet.certificates.certificate import (
     Certificate,
+    Standing,
     certificate_from,
     certificate_of,
-    certify,
     check_same_map,
-    predict,
+    network_certificate,
     relu_point,
 )
 from provenet.certificates.gap import DualPoint, Gap, dual_point, duality_gap, gap_at, judged
@@ -15,14 +15,14 @@ __all__ = [
     "Certificate",
     "DualPoint",
     "Gap",
+    "Standing",
     "certificate_from",
     "certificate_of",
-    "certify",
     "check_same_map",
     "dual_point",
     "duality_gap",
     "gap_at",
     "judged",
-    "predict",
+    "network_certificate",
     "relu_point",
 ]

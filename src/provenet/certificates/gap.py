@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from provenet.gauges import Bounds
+from provenet.gauges import BoundKind, Bounds
 from provenet.polar import polar_bounds
 from provenet.problem import Program
 
@@ -19,7 +19,7 @@ class DualPoint:
 
     theta: Tensor = field(repr=False)
     polar_max: float
-    bound: str
+    bound: BoundKind
     lower: float
 
 
@@ -40,7 +40,7 @@ class Gap:
         return self.at.polar_max
 
     @property
-    def bound(self) -> str:
+    def bound(self) -> BoundKind:
         return self.at.bound
 
     @property
@@ -82,7 +82,7 @@ def _bounded(program: Program, theta: Tensor, final: bool) -> tuple[DualPoint, B
     return dual_point(program, theta, float(polar.upper.max()) + rounding(program, pull), polar.kind), polar
 
 
-def dual_point(program: Program, theta: Tensor, polar_max: float, bound: str) -> DualPoint:
+def dual_point(program: Program, theta: Tensor, polar_max: float, bound: BoundKind) -> DualPoint:
     """Θ, shrunk by τ until γ_k°(−A_k*τΘ) ≤ β for all k: then −L*(τΘ) ≤ p* by weak duality.
 
     polar_max: an upper bound of every γ_k°(−A_k*Θ), what rounding in A*Θ can hide included.

@@ -43,7 +43,7 @@ class _Unsigned(Back):
     as_good: bool
 
     def factors(self, factors: Factors) -> Factors:
-        found = self.operator.unsigned(factors)
+        found = self.operator.lowered(factors)
         return replace(found, gate=found.gate % self.n_gates)
 
     def start(self, factors: Factors) -> Factors:

@@ -21,7 +21,7 @@ class Signs(Reduction):
         if not isinstance(gauge, SignNorm):
             return None
         by_rows = gauge.by_rows(op.p, op.q)
-        operator = Lifted(op, signs(op.p if by_rows else op.q, op.dtype), by_rows)
+        operator = Lifted(op, signs(op.space, op.p if by_rows else op.q), by_rows)
         return replace(program, operator=operator, gauge=gauge.lifted(op.p, op.q)), _Lowered(operator)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.certificates import DualPoint, Gap, duality_gap
-from provenet.problem import Program
+from provenet.problem import Program, Units
 from provenet.reductions import Reduction
 from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size
@@ -51,9 +51,8 @@ class Method(ABC, Generic[State]):
     reduces: bool = True  # whether the program is reduced first; False: it is taken as it is
     wants: tuple[Reduction, ...] = ()  # reductions of its own, after those that every method gets
 
-    def in_units(self, z: float, value: float) -> Method[State]:
-        """The method for programs whose units of Z and of the objective are z and value of the user's, in which its
-        settings are."""
+    def in_units(self, units: Units) -> Method[State]:
+        """The method for programs in these units; its own settings are in the user's."""
         return self
 
     @property
@@ -272,4 +271,4 @@ def _gap_at_zero(program: Program, zero: Point) -> Gap:
 
 def _zero(program: Program) -> Point:
     op = program.operator
-    return Point(torch.zeros(op.output_shape, dtype=op.dtype), 0.0, lambda: Factors.empty(op.p, op.q, op.dtype))
+    return Point(torch.zeros(op.output_shape, dtype=op.dtype), 0.0, lambda: Factors.empty(op.p, op.q, op.space))

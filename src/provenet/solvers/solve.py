@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from provenet import deadline
-from provenet.certificates import Certificate, certify, judged
+from provenet.certificates import Certificate, judged, network_certificate
+from provenet.gauges import BoundKind
 from provenet.problem import Problem, Program
 from provenet.reductions import STANDARD, Inside, reduced
 from provenet.solvers.cones.tidy import tidied
@@ -51,7 +52,7 @@ def solve(
         _check_positive(max_seconds, "max_seconds")
     if max_steps is not None and not (isinstance(max_steps, Integral) and max_steps >= 0):
         raise ValueError(f"max_steps: it must be a whole number from zero on, or None, got {max_steps!r}.")
-    scale = problem.value_scale
+    scale = problem.units.value
     tell = None if callback is None else lambda record: callback(_in_user_units(record, scale))
     # a hair below tol, so that the recomputed certificate, with its own rounding, still holds
     limits = Limits(0.9 * tol, max_steps, max_seconds)
@@ -61,7 +62,7 @@ def solve(
     if begin is not None:
         _check_start(problem.program, begin)
     if isinstance(method, Method):
-        method = method.in_units(problem.unit, scale)
+        method = method.in_units(problem.units)
     with deadline.within(max_seconds):
         done, name = _run(problem.program, method, limits, begin, tell)
     with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(max_seconds, done.seconds)):
@@ -96,11 +97,11 @@ def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certifica
     if tidy:
         done.factors = tidied(program, done.factors, 0.9 * tol)
     done.factors = inside.factors(done.factors)
-    certificate = certify(problem, problem.network(done.factors), tol)
-    if certificate.holds(tol) or done.proven is None or not done.proven.lower * problem.value_scale > certificate.dual:
+    certificate = network_certificate(problem, problem.network(done.factors), tol)
+    if certificate.holds(tol) or done.proven is None or not done.proven.lower * problem.units.value > certificate.dual:
         return certificate
     certificate = certificate.sharpened_by(problem, judged(program, done.proven.theta))
-    if deadline.over() and done.judged is not None and done.judged.bound != "probabilistic":
+    if deadline.over() and done.judged is not None and done.judged.bound is not BoundKind.PROBABILISTIC:
         certificate = certificate.sharpened_by(problem, done.judged)
     return certificate
 

@@ -9,6 +9,7 @@ from provenet.testing.gauges import check_gauge
 from provenet.testing.losses import check_loss
 from provenet.testing.operators import check_operator
 from provenet.testing.reductions import check_reduction
+from provenet.testing.rows import check_rows
 from provenet.testing.solvers import check_solver, check_states
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "check_loss",
     "check_operator",
     "check_reduction",
+    "check_rows",
     "check_solver",
     "check_states",
     "problem_bank",

@@ -71,7 +71,7 @@ def check_states(method: Method[Any], problem: Problem) -> None:
     """A step leaves the state that it is given as it was, and takes the same one again from there."""
     program, _ = reduced(problem.program, STANDARD if method.reduces else ())
     program, _ = reduced(program, method.wants)
-    method = method.in_units(problem.unit, problem.value_scale)
+    method = method.in_units(problem.units)
     state = method.init(program, None)
     for _ in range(_STEPS):
         if method.finished(state):

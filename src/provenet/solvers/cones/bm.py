@@ -19,7 +19,7 @@ from provenet.cones import Cones, cone_pca
 from provenet.cones.search import climb
 from provenet.gauges import ConeNuclear
 from provenet.gauges.prox.nuclear import spectral_norms
-from provenet.problem import Program
+from provenet.problem import Program, Units
 from provenet.solvers.cones.faces import Region, feasible
 from provenet.solvers.cones.frank_wolfe import balanced, fully_corrected, merge
 from provenet.solvers.cones.newton import face_step
@@ -67,8 +67,8 @@ class ConeBM(Method[ConeBMState]):
     patience = 300
     max_steps = 2_000
 
-    def in_units(self, z: float, value: float) -> ConeBM:
-        return replace(self, spread=self.spread / z**0.5)
+    def in_units(self, units: Units) -> ConeBM:
+        return replace(self, spread=self.spread / units.z**0.5)
 
     def refuses(self, program: Program) -> str | None:
         if isinstance(program.gauge, ConeNuclear) and program.gauge.region is not None:
@@ -82,7 +82,7 @@ class ConeBM(Method[ConeBMState]):
     def init(self, program: Program, start: Factors | None) -> ConeBMState:
         op = program.operator
         if start is None and self.rank is None:
-            return ConeBMState(place(program, Factors.empty(op.p, op.q, op.dtype)))
+            return ConeBMState(place(program, Factors.empty(op.p, op.q, op.space)))
         if start is None:
             noise = gaussian(program, self.rank or 1, self.spread, self.seed)
             start = replace(noise, left=noise.left + self.spread * _region(program).inside[noise.gate])

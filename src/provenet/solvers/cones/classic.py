@@ -18,7 +18,7 @@ from torch import Tensor
 from provenet.cones.exact import Faces
 from provenet.gauges import ConeNuclear
 from provenet.gauges.prox.nuclear import spectral_norms
-from provenet.problem import Program
+from provenet.problem import Program, Units
 from provenet.solvers.cones.frank_wolfe import FrankWolfe
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.neurons.place import Place, place
@@ -62,8 +62,8 @@ class ClassicFrankWolfe(Method[ClassicState]):
         if self.total is not None and not 0 < self.total < math.inf:
             raise ValueError(f"total: it must be a positive, finite number, got {self.total!r}.")
 
-    def in_units(self, z: float, value: float) -> ClassicFrankWolfe:
-        return self if self.total is None else replace(self, total=self.total / z)
+    def in_units(self, units: Units) -> ClassicFrankWolfe:
+        return self if self.total is None else replace(self, total=self.total / units.z)
 
     def refuses(self, program: Program) -> str | None:
         return FrankWolfe().refuses(program)
@@ -71,7 +71,7 @@ class ClassicFrankWolfe(Method[ClassicState]):
     def init(self, program: Program, start: Factors | None) -> ClassicState:
         assert isinstance(program.gauge, ConeNuclear)
         op = program.operator
-        factors = Factors.empty(op.p, op.q, op.dtype) if start is None else start
+        factors = Factors.empty(op.p, op.q, op.space) if start is None else start
         return _first(program, program.gauge, place(program, factors), self.total)
 
     def step(self, program: Program, state: ClassicState) -> ClassicState:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from provenet.certificates import Gap
 from provenet.gauges import GroupNorm, NuclearNorm
 from provenet.polar import is_large
-from provenet.problem import Program
+from provenet.problem import Program, Units
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.neurons.amplitudes import best_amplitudes
 from provenet.solvers.neurons.escape import escape
@@ -63,8 +63,8 @@ class BM(Method[BMState]):
     def __post_init__(self) -> None:
         check_start(self.rank, self.spread)
 
-    def in_units(self, z: float, value: float) -> BM:
-        return replace(self, spread=self.spread / z**0.5)
+    def in_units(self, units: Units) -> BM:
+        return replace(self, spread=self.spread / units.z**0.5)
 
     def refuses(self, program: Program) -> str | None:
         vectors = isinstance(program.gauge, GroupNorm) and min(program.operator.p, program.operator.q) == 1
@@ -92,7 +92,7 @@ class BM(Method[BMState]):
         op = program.operator
         if start is None and self.rank is not None:
             start = gaussian(program, self.rank, self.spread, self.seed)
-        return BMState(place(program, Factors.empty(op.p, op.q, op.dtype) if start is None else start))
+        return BMState(place(program, Factors.empty(op.p, op.q, op.space) if start is None else start))
 
     def step(self, program: Program, state: BMState) -> BMState:
         if state.stuck or state.place.factors.n_neurons == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from provenet.certificates import Gap
-from provenet.problem import Program
+from provenet.problem import Program, Units
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.neurons.bm import BM, BMState, check_start
 from provenet.solvers.neurons.descent import Momentum, Plateau, Preconditioned
@@ -65,11 +65,11 @@ class FirstOrderBM(Method[FirstOrderState]):
     def max_steps(self) -> int:
         return self.epochs + BM.max_steps
 
-    def in_units(self, z: float, value: float) -> FirstOrderBM:
-        """A weight is √z of the user's, so that its gradient is value/√z."""
-        finish = None if self.finish is None else self.finish.in_units(z, value)
-        rate = self.learning_rate * value / z
-        return replace(self, spread=self.spread / z**0.5, learning_rate=rate, finish=finish)
+    def in_units(self, units: Units) -> FirstOrderBM:
+        """A unit of weight is √z of the user's, so that one of its gradient is value/√z."""
+        finish = None if self.finish is None else self.finish.in_units(units)
+        rate = self.learning_rate * units.value / units.z
+        return replace(self, spread=self.spread / units.z**0.5, learning_rate=rate, finish=finish)
 
     def refuses(self, program: Program) -> str | None:
         return BM().refuses(program)

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from provenet.problem import Program
+from provenet.problem import Program, Units
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.stacks.active import ActiveForward
 from provenet.solvers.stacks.kernel import KernelSolve
@@ -57,8 +57,8 @@ class ADMM(Method[ADMMState]):
     check_every = 5
     patience = 30
 
-    def in_units(self, z: float, value: float) -> ADMM:
-        return self if self.rho is None else replace(self, rho=self.rho * z * z / value)
+    def in_units(self, units: Units) -> ADMM:
+        return self if self.rho is None else replace(self, rho=self.rho * units.z**2 / units.value)
 
     def refuses(self, program: Program) -> str | None:
         if not program.gauge.has_prox:

@@ -9,7 +9,7 @@ from provenet.certificates.gap import DualPoint, dual_point, rounding
 from provenet.cones import Cones
 from provenet.cones.relaxation import relaxed
 from provenet.cones.search import climb
-from provenet.gauges import ConeNuclear
+from provenet.gauges import BoundKind, ConeNuclear
 from provenet.problem import Program
 from provenet.variable import Stack
 
@@ -33,7 +33,7 @@ def proven(
     rounded = (p * q + 8 * (p + terms)) * torch.finfo(G.dtype).eps * (torch.linalg.matrix_norm(gram) + weight)
     polar = (largest + rounded + 2 * _noise(program) * weight).sqrt()
     polar_max = float((_tightened(program, G, polar) if thoroughly else polar).max())
-    return dual_point(program, theta, polar_max + rounding(program, theta), "deterministic")
+    return dual_point(program, theta, polar_max + rounding(program, theta), BoundKind.DETERMINISTIC)
 
 
 def _tightened(program: Program, G: Stack, polar: Tensor) -> Tensor:
