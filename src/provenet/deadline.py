@@ -3,6 +3,7 @@
     with deadline.within(10.0):
         ...            # long inner loops ask ``deadline.over()`` and end with the best that they have
 
+What cannot ask while it runs, a factorisation, is not begun where ``deadline.affords(work)`` says no.
 Who asks must be able to end early and be right: a bound is then looser, a search shorter, never wrong.
 """
 
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+SPEED = 2e9  # multiply-adds a second that factorisations reach at least, on one core
 _ENDS: ContextVar[float] = ContextVar("ends", default=math.inf)  # by time.perf_counter
 
 
@@ -35,3 +37,8 @@ def over() -> bool:
 def left() -> float:
     """Seconds, infinite without a deadline, never negative."""
     return max(_ENDS.get() - time.perf_counter(), 0.0)
+
+
+def affords(work: float) -> bool:
+    """Whether so many multiply-adds, of one operation that nothing can interrupt, are done in the time left."""
+    return work <= SPEED * left()

@@ -56,7 +56,8 @@ class WorkingSetIPM(Method[WorkingSetState]):
         return self._enter(program, gates, factors)
 
     def step(self, program: Program, state: WorkingSetState) -> WorkingSetState:
-        assert state.inner is not None
+        if state.inner is None or self.inner.finished(state.inner):  # there is no step to take on these gates
+            return replace(state, full=True)
         return replace(state, inner=self.inner.step(state.local, state.inner))
 
     def look(self, program: Program, state: WorkingSetState, gap: Gap) -> WorkingSetState:
