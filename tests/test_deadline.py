@@ -67,14 +67,14 @@ def test_bounds_had_at_once_hold_as_well(p: int, c: int) -> None:
             assert ConeNuclear(region).polar(G).kind == "deterministic"
 
 
-def test_only_who_can_tell_gets_a_projection_that_is_not_finished() -> None:
+def test_a_projection_that_is_not_finished_says_so() -> None:
     region, g = cones(40, 8, 5), normal(5, 8, seed=6)
     whole = project(region.rows, region.signs, g)
     with deadline.within(0.0):
-        same = project(region.rows, region.signs, g)
-        short = project(region.rows, region.signs, g, hurried=True)
-    assert torch.equal(whole.point, same.point)
+        short = project(region.rows, region.signs, g)
+    assert float(whole.violation.max()) < 1e-10
     assert float(short.violation.max()) > 1e-3
+    assert bool((short.multipliers >= 0).all())
     assert bool((short.point.norm(dim=1) >= whole.point.norm(dim=1)).all())  # multipliers certify all the same
 
 

@@ -92,7 +92,7 @@ def _a_step(pairs: int, p: int) -> float:
 
 def _next_to(cones: Cones, u: Tensor) -> tuple[Tensor, Tensor]:
     """Kᵀλ, λ ≥ 0, the point (B, p) of the dual cone next to u, and what its rounding is in proportion to (B,)."""
-    found = project(cones.rows, cones.signs, -u, hurried=True)  # −u + Kᵀλ
+    found = project(cones.rows, cones.signs, -u)  # −u + Kᵀλ
     return found.point + u, 1 + found.multipliers.sum(1)
 
 
@@ -102,7 +102,7 @@ def _first_pairs(cones: Cones, R: Tensor, u: Tensor, near: Tensor, weight: Tenso
     At a maximum GGᵀu = λu − Σ_a μ_a a, and S = μ_a on the pairs (a, u) makes u an eigenvector of the sum.
     """
     slack = (u @ cones.rows.T) * cones.signs
-    held = project(cones.rows, cones.signs, torch.bmm(R, u[:, :, None]).squeeze(2), hurried=True)
+    held = project(cones.rows, cones.signs, torch.bmm(R, u[:, :, None]).squeeze(2))
     slack.scatter_add_(1, held.rows, -held.multipliers)
     slack.masked_fill_(torch.linalg.vector_norm(cones.rows, dim=1) == 0, torch.inf)
     few = min(u.shape[1] + 4, cones.rows.shape[0])

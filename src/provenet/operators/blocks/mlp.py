@@ -7,6 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.operators.bases.base import Operator
 from provenet.operators.bases.pooled import FeatureOperator
 from provenet.variable import Factors, Stack
@@ -124,7 +125,9 @@ class MLPOperator(Operator):
         return (self.n + 2) * eps * float(torch.linalg.matrix_norm(self.X.abs().T @ residual.abs()))
 
     def reduced(self) -> tuple[MLPOperator, Tensor] | None:
-        return self._reduced
+        n, p = self.X.shape
+        known = "_reduced" in self.__dict__
+        return self._reduced if known or deadline.affords(6.0 * n * p * min(n, p)) else None
 
     @cached_property
     def _reduced(self) -> tuple[MLPOperator, Tensor] | None:

@@ -14,10 +14,8 @@ from torch import Tensor
 from provenet import deadline
 from provenet.cones import project
 from provenet.cones.projection import take
-from provenet.operators import MLPOperator, Operator
 from provenet.problem import Program
-from provenet.solvers.cones.faces import Region
-from provenet.solvers.cones.second_layers import atom_columns
+from provenet.solvers.cones.faces import Region, feasible
 from provenet.solvers.neurons.place import Place, gradient, place
 from provenet.variable import Factors
 
@@ -59,7 +57,7 @@ def _newton(program: Program, region: Region, at: Place) -> Place | None:
     on_face = _faces(region, factors.gate, beta * factors.left - slope[:, :p])
     gates, which = torch.unique(factors.gate, return_inverse=True)
     coupling = program.operator.restrict(gates).adjoint(program.loss.gradient(at.prediction))[which]  # (N, p, q)
-    columns = _tangents(program.operator, factors)
+    columns = program.operator.jacobian(factors)
     bent = program.loss.hessian_product(at.prediction, columns.flatten(0, 1)).flatten(1)
     hessian = columns.flatten(0, 1).flatten(1) @ bent.T
     hessian.diagonal().add_(beta)
@@ -78,6 +76,8 @@ def _newton(program: Program, region: Region, at: Place) -> Place | None:
     rounding = 1e-14 * float(hessian.diagonal().max())
     best = at
     for damping in _DAMPINGS:
+        if deadline.over():
+            break
         damped = hessian.clone()
         damped.diagonal().add_(damping * beta + rounding)
         factor, failed = torch.linalg.cholesky_ex(damped)
@@ -105,9 +105,9 @@ def _inside(region: Region, gate: Tensor, u: Tensor) -> Tensor:
     """u (N, p) projected on their cones, exactly zero where only rounding, which points anywhere, would be left."""
     signs = region.signs[gate]
     point = project(region.rows, signs, u).point
-    point = project(region.rows, signs, point).point  # the first is as accurate as u is long; it may be much shorter
-    length, before = (torch.linalg.vector_norm(one, dim=1, keepdim=True) for one in (point, u))
-    return torch.where(length > _DUST * before, point, 0.0)
+    again = feasible(region, point, gate).point  # the first is as accurate as u is long; it may be much shorter
+    length, before = (torch.linalg.vector_norm(one, dim=1, keepdim=True) for one in (again, u))
+    return torch.where(length > _DUST * before, again, 0.0)
 
 
 def _faces(region: Region, gate: Tensor, pull: Tensor) -> Tensor:
@@ -119,24 +119,11 @@ def _faces(region: Region, gate: Tensor, pull: Tensor) -> Tensor:
     return torch.eye(pull.shape[1], dtype=pull.dtype) - torch.bmm(normals.mT, normals)
 
 
-def _tangents(operator: Operator, factors: Factors) -> Tensor:
-    """∂Ŷ by every weight, (N, p + q, n, …, c): A_k(e_a v_jᵀ) and A_k(u_j e_bᵀ)."""
-    by_right = atom_columns(operator, factors.left, factors.gate)
-    if isinstance(operator, MLPOperator):
-        by_left = torch.einsum("nj,na,jc->janc", operator.pattern[:, factors.gate], operator.X, factors.right)
-    else:
-        basis = torch.eye(operator.p, dtype=factors.left.dtype)
-        by_left = torch.empty(factors.n_neurons, operator.p, *operator.output_shape, dtype=factors.left.dtype)
-        for j in range(factors.n_neurons):
-            v, gate = factors.right[j : j + 1], factors.gate[j : j + 1]
-            for a in range(operator.p):
-                by_left[j, a] = operator.forward_factors(Factors(basis[a : a + 1], v, gate))
-    return torch.cat([by_left, by_right], dim=1)
-
-
 def _projected_gradient(program: Program, region: Region, at: Place, rate: float) -> tuple[Place | None, float]:
     slope = gradient(program, at)
     for _ in range(_GRADIENT_TRIES):
+        if deadline.over():
+            break
         trial = _moved(program, region, at.factors, -rate * slope)
         if trial.value < at.value:
             return trial, 2 * rate

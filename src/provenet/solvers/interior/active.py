@@ -90,7 +90,9 @@ class WorkingSetIPM(Method[WorkingSetState]):
         outside[gates] = False
         entering = torch.nonzero(outside & (polar > _ENTER * program.beta)).flatten()
         entering = entering[torch.argsort(polar[entering], descending=True)]
-        while entering.numel() and not self._has_room(program, torch.cat([gates, entering])):
+        for _ in range(entering.numel().bit_length()):  # halves, down to none
+            if self._has_room(program, torch.cat([gates, entering])):
+                break
             entering = entering[: entering.numel() // 2]
         return torch.cat([gates, entering])
 
