@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.cones.exact import Faces, faces
+from provenet.space import Placed, Space
 
 _NOISE = 4.0  # times (p + 4)·eps: what any order of summation may make of a unit row times a vector
 _MOVES = 4  # straight off the walls: each may come too close to others
@@ -20,7 +21,7 @@ _TINY = 1e-300
 
 
 @dataclass(frozen=True)
-class Cones:
+class Cones(Placed):
     """rows (N, p): Φ with rows of unit length, or zero.  signs (P, N): ±1.  inside (P, p): a point of each interior.
     noise (N,): what rounding may do to the rows themselves, of their length; None: nothing.  doubt: how many times the
     rounding of a pull rows that count as one may add to it, where the cones are all there are."""
@@ -42,6 +43,10 @@ class Cones:
         relative = None if noise is None else noise / norm[:, 0].clamp_min(torch.finfo(phi.dtype).tiny)
         return Cones(rows, signs, _unit(inside), relative)
 
+    @property
+    def space(self) -> Space:
+        return Space.of(self.rows)
+
     @cached_property
     def faces(self) -> Faces:
         """Facets and rays of every cone, p ≤ 3; they are found once."""
@@ -49,10 +54,9 @@ class Cones:
         return faces(self.rows[alive], self.signs[:, alive], self.inside)
 
     def restrict(self, gates: Tensor) -> Cones:
-        some = replace(self, signs=self.signs[gates], inside=self.inside[gates])
-        if "faces" in self.__dict__:
-            some.__dict__["faces"] = Faces(*(part[gates] for part in self.faces))
-        return some
+        kept = self.made("faces")
+        known = {} if kept is None else {"faces": Faces(*(part[gates] for part in kept))}
+        return self._with(signs=self.signs[gates], inside=self.inside[gates], **known)
 
     def within(self, basis: Tensor) -> Cones:
         """The same cones in the coordinates of an orthonormal basis (p, r) that spans all rows."""
@@ -80,7 +84,7 @@ class Cones:
 
     def _off_walls(self, u: Tensor, gate: Tensor) -> Tensor:
         """u moved by the shortest steps off the rows it is too close to."""
-        close = torch.zeros(len(u), len(self.rows), dtype=torch.bool)
+        close = self.space.zeros(len(u), len(self.rows), dtype=torch.bool)
         for _ in range(_MOVES):
             missing = self._missing(u, gate, 3.0)
             if not bool((missing > 0).any()):

@@ -9,10 +9,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet.cones.cones import Cones
 from provenet.cones.projection import sides
+from provenet.space import Placed
 
-_NUMBERS = 2**24  # slacks (neurons × rows) at a time
 _TABLE_NUMBERS = 2**22  # of rows and signs that are written down to bound the polar
 
 
@@ -61,7 +62,7 @@ class ImplicitRows:
 
 
 @dataclass(frozen=True)
-class ImplicitCones:
+class ImplicitCones(Placed):
     """What `Cones` is for a table.  signs (P, N): ±1, zero for rows that do not bound a cone; inside (P, p)."""
 
     rows: ImplicitRows
@@ -98,7 +99,7 @@ class ImplicitCones:
         """u moved along the interior points until K_k u ≥ 0 in any order of summation; where it is so already, u."""
         if len(u) == 0:
             return u
-        size = max(1, _NUMBERS // len(self.rows.length))
+        size = batches.count(len(self.rows.length), batches.BLOCK)
         return torch.cat([self._pulled(*part) for part in zip(u.split(size), gate.split(size), strict=True)])
 
     def _pulled(self, u: Tensor, gate: Tensor) -> Tensor:

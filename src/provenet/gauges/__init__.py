@@ -1,6 +1,6 @@
 """Gauges γ on each block Z_k: value, prox, polar as two-sided bounds, atom."""
 
-from provenet.gauges.base import Bounds, Gauge
+from provenet.gauges.base import BoundKind, Bounds, Gauge
 from provenet.gauges.cones.columns import ConeColumns
 from provenet.gauges.cones.nuclear import ConeNuclear
 from provenet.gauges.cones.spike_free import SpikeFree
@@ -9,6 +9,7 @@ from provenet.gauges.prox.mixed import LineNorm, Mixed, SignNorm
 from provenet.gauges.prox.nuclear import NuclearNorm
 
 __all__ = [
+    "BoundKind",
     "Bounds",
     "ConeColumns",
     "ConeNuclear",

@@ -8,7 +8,17 @@ from math import inf
 
 from torch import Tensor
 
+from provenet.space import Placed
 from provenet.variable import Factors, Stack
+from provenet.word import Word
+
+
+class BoundKind(Word):
+    """How a polar was bounded, from the best kind on: exact up to rounding, for certain, or almost surely."""
+
+    EXACT = "exact"
+    DETERMINISTIC = "deterministic"
+    PROBABILISTIC = "probabilistic"
 
 
 @dataclass(frozen=True)
@@ -17,10 +27,10 @@ class Bounds:
 
     lower: Tensor
     upper: Tensor
-    kind: str = "exact"  # "exact" up to rounding, "deterministic", "probabilistic"
+    kind: BoundKind = BoundKind.EXACT
 
 
-class Gauge(ABC):
+class Gauge(Placed, ABC):
     has_prox: bool = True
     rotates: bool = True  # whether neurons of a gate may be mixed, U → UQ and V → VQ, at no cost (BM Thm 3.3)
 

@@ -50,9 +50,6 @@ class Logistic(Loss):
                 break
         return y
 
-    def with_data(self, target: Tensor, weight: Tensor | None) -> Logistic:
-        return Logistic(target, weight)
-
 
 def _softplus(x: Tensor) -> Tensor:
     return softplus(x, threshold=100.0)

@@ -75,6 +75,3 @@ class Softmax(Loss):
             if bool((move.abs() <= 4e-15 * (1 + mu.abs() + pull)).all()):
                 break
         return a - wright_omega(shifted - mu)
-
-    def with_data(self, target: Tensor, weight: Tensor | None) -> Softmax:
-        return Softmax(target, weight)

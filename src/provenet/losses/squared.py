@@ -38,6 +38,3 @@ class Squared(Loss):
     def normalised(self) -> tuple[Loss, float]:
         scale = power_of_four(float(self.target.abs().max()) if self.target.numel() else 0.0)
         return Squared(self.target / scale, self.sample_weight), scale
-
-    def with_data(self, target: Tensor, weight: Tensor | None) -> Squared:
-        return Squared(target, weight)

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from provenet.blocks import Block
-from provenet.certificates import certify
+from provenet.certificates import network_certificate
 from provenet.formulation import formulate
 from provenet.problem import Problem
-from provenet.testing.bank import verify_network
+from provenet.proofs.independent import second_opinion
 from provenet.testing.close import assert_close, normal
 from provenet.variable import Factors, factorise
-from provenet.verify import Verdict
+from provenet.verify import Data, Verdict
 
 TOL = 1e-11
 
@@ -38,7 +38,7 @@ def check_block(
         assert_close(_outputs(problem, empty, samples), torch.zeros_like(Y), 0.0, "a network without neurons")
         _check_from_stack(problem, samples, generator)
         network = _check_from_network(problem, samples, generator)
-        _check_certificate(problem, network, samples, verify_network(problem, network, samples, Y, mask=mask))
+        _check_certificate(problem, network, samples, second_opinion(problem, network, Data(samples, Y, mask=mask)))
 
 
 def _check_from_stack(problem: Problem, samples: Tensor, generator: torch.Generator) -> None:
@@ -46,11 +46,11 @@ def _check_from_stack(problem: Problem, samples: Tensor, generator: torch.Genera
     op, gauge = problem.program.operator, problem.program.gauge
     stack = normal(generator, *op.stack_shape)
     network: Any = problem.network(factorise(stack))
-    expected = op.forward(stack) * problem.output_unit
+    expected = op.forward(stack) * problem.units.y
     assert_close(_outputs(problem, network, samples), expected, TOL, "network(X) = A(Z)")
-    assert_close(network.penalty().detach(), gauge.value(stack) * problem.unit, TOL, "weight decay = gauge")
+    assert_close(network.penalty().detach(), gauge.value(stack) * problem.units.z, TOL, "weight decay = gauge")
     assert_close(problem.factors(network).stack(op.n_gates), stack, TOL, "network → factors")
-    normalised = problem.program.objective(stack) * problem.value_scale
+    normalised = problem.program.objective(stack) * problem.units.value
     assert_close(_objective(problem, network, samples), normalised, TOL, "the objective in the user's units")
 
 
@@ -67,14 +67,14 @@ def _check_from_network(problem: Problem, samples: Tensor, generator: torch.Gene
     assert_close(_outputs(problem, again, samples), outputs, 10 * TOL, "network → Z → network", size)
     objective, lower = (float(_objective(problem, module, samples)) for module in (network, again))
     assert lower <= objective * (1 + TOL), f"the convex weights' network costs {lower}, more than {objective}"
-    value = float(problem.program.objective(stack)) * problem.value_scale
+    value = float(problem.program.objective(stack)) * problem.units.value
     assert abs(lower - value) <= 10 * TOL * value, f"Z has the objective {value}, its network {lower}"
     return network
 
 
 def _check_certificate(problem: Problem, network: Any, samples: Tensor, verdict: Verdict) -> None:
     """The objective, its lower bound and the polar, by the certificate and by the independent checker."""
-    found = certify(problem, network)
+    found = network_certificate(problem, network)
     size = abs(verdict.primal)
     objective = float(_objective(problem, network, samples))
     assert abs(objective - verdict.primal) <= TOL * size, f"the network's objective is {objective}, verify: {verdict}"

@@ -24,7 +24,7 @@ class ConeColumns(ConeNuclear):
     def apart(self, outputs: int) -> ConeNuclear:
         """The gauge of columns (outputs·P, p, 1), those of one output following one another."""
         cones = self._rows("apart")
-        return ConeNuclear(cones.restrict(torch.arange(len(cones.signs)).repeat(outputs)))
+        return ConeNuclear(cones.restrict(cones.space.arange(len(cones.signs)).repeat(outputs)))
 
     def penalty(self, factors: Factors) -> Tensor:
         return 0.5 * (norms(factors.left, 2).square().sum() + norms(factors.right, 1).square().sum())
@@ -48,7 +48,7 @@ class ConeColumns(ConeNuclear):
         u, sign = self.apart(c).atom(_columns(stack))
         reached = ((u * _columns(stack)[:, :, 0]).sum(1) * sign[:, 0]).view(c, P)
         best = reached.argmax(0)
-        everyone = torch.arange(P)
+        everyone = torch.arange(P, device=stack.device)
         v = stack.new_zeros(P, c)
         v[everyone, best] = sign[:, 0].view(c, P)[best, everyone]
         return u.view(c, P, p)[best, everyone], v
@@ -57,7 +57,7 @@ class ConeColumns(ConeNuclear):
         P, _, c = stack.shape
         found = self.apart(c).factorise(_columns(stack))
         right = stack.new_zeros(found.n_neurons, c)
-        right[torch.arange(found.n_neurons), found.gate // P] = found.right[:, 0]
+        right.scatter_(1, (found.gate // P)[:, None], found.right)
         return Factors(found.left, right, found.gate % P)
 
 

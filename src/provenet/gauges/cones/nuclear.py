@@ -18,8 +18,9 @@ from provenet import deadline
 from provenet.cones import ConePCA, Cones, ImplicitCones, cone_pca
 from provenet.cones.search import climb
 from provenet.cones.values import factorised, split
-from provenet.gauges.base import Bounds, Gauge
+from provenet.gauges.base import BoundKind, Bounds, Gauge
 from provenet.gauges.prox.nuclear import NuclearNorm
+from provenet.space import Space
 from provenet.variable import Factors, Stack
 
 _FEW = 8
@@ -75,10 +76,11 @@ class ConeNuclear(Gauge):
         if stack.shape[2] == 1:
             lower, upper, _, _ = split(cones, stack[:, :, 0])
             return Bounds(lower, upper)
-        found = [factorised(cones.restrict(torch.tensor([k])), stack[k]) for k in range(len(stack))]
-        lower = torch.tensor([part.lower for part in found], dtype=stack.dtype)
-        upper = torch.tensor([part.upper for part in found], dtype=stack.dtype)
-        return Bounds(lower, upper, "deterministic")
+        every = torch.arange(len(stack), device=stack.device)
+        found = [factorised(cones.restrict(k[None]), stack[k]) for k in every]
+        lower = stack.new_tensor([part.lower for part in found])
+        upper = stack.new_tensor([part.upper for part in found])
+        return Bounds(lower, upper, BoundKind.DETERMINISTIC)
 
     def prox(self, stack: Stack, step: float) -> tuple[Stack, Tensor]:
         raise NotImplementedError("the cone-nuclear norm has no prox.")
@@ -103,7 +105,7 @@ class ConeNuclear(Gauge):
             return _largest(self.cones, stack, rough, enough, against)
         lower, upper = torch.zeros_like(rough.lower), rough.upper.clone()
         order = torch.argsort(rough.upper, descending=True)
-        kind, largest = "exact", enough
+        kind, largest = BoundKind.EXACT, enough
         for gates in order.split(_chunks(len(order))):
             if float(rough.upper[gates[0]]) <= largest:
                 break
@@ -111,7 +113,7 @@ class ConeNuclear(Gauge):
             lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough.upper[gates])
             largest = max(largest, float(found.lower.max()))
             if not bool((found.exact | (upper[gates] <= largest)).all()):
-                kind = "deterministic"
+                kind = BoundKind.DETERMINISTIC
         return Bounds(lower, upper, kind)
 
     def _by_implicit(self, stack: Stack, rough: Bounds, enough: float, against: float) -> Bounds:
@@ -155,11 +157,11 @@ class ConeNuclear(Gauge):
     def factorise(self, stack: Stack) -> Factors:
         """Neurons in their cones that add up to the stack, of the penalty ``bounds(stack).upper``, up to rounding."""
         cones = self._rows("factorise")
-        parts = [Factors.empty(stack.shape[1], stack.shape[2], stack.dtype)]
-        for k in range(len(stack)):
-            _, _, u, v = factorised(cones.restrict(torch.tensor([k])), stack[k])
+        parts = [Factors.empty(stack.shape[1], stack.shape[2], Space.of(stack))]
+        for k in torch.arange(len(stack), device=stack.device):
+            _, _, u, v = factorised(cones.restrict(k[None]), stack[k])
             root = torch.linalg.vector_norm(v, dim=1, keepdim=True).sqrt()
-            parts.append(Factors(u * root, v / root.clamp_min(1e-300), torch.full((len(u),), k)))
+            parts.append(Factors(u * root, v / root.clamp_min(1e-300), k.expand(len(u))))
         joined = Factors.join(*parts)
         return joined.select(torch.linalg.vector_norm(joined.left, dim=1) > 0)
 
@@ -173,7 +175,7 @@ def _largest(cones: Cones, stack: Stack, rough: Bounds, enough: float, against: 
     """Where bounds are dear: what a local search finds in any gate says which gates need a good one."""
     gates = torch.nonzero(rough.upper > enough).flatten()
     if gates.numel() == 0:
-        return Bounds(torch.zeros_like(rough.lower), rough.upper, "deterministic")
+        return Bounds(torch.zeros_like(rough.lower), rough.upper, BoundKind.DETERMINISTIC)
     some = cones.restrict(gates)
     found = cone_pca(some, stack[gates], enough, tolerance=_TOLERANCE, largest_only=True, against=against)
     lower, upper = torch.zeros_like(rough.lower), rough.upper.clone()
@@ -181,9 +183,10 @@ def _largest(cones: Cones, stack: Stack, rough: Bounds, enough: float, against: 
     return Bounds(lower, upper, _kind(lower, upper))
 
 
-def _kind(lower: Tensor, upper: Tensor) -> str:
+def _kind(lower: Tensor, upper: Tensor) -> BoundKind:
     """Of the largest."""
-    return "exact" if float(upper.max()) <= float(lower.max()) * (1 + 10 * _TOLERANCE) else "deterministic"
+    exact = float(upper.max()) <= float(lower.max()) * (1 + 10 * _TOLERANCE)
+    return BoundKind.EXACT if exact else BoundKind.DETERMINISTIC
 
 
 def _chunks(count: int) -> list[int]:

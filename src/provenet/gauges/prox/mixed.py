@@ -21,6 +21,7 @@ from torch import Tensor
 
 from provenet.gauges.base import Bounds, Gauge
 from provenet.gauges.prox.nuclear import NuclearNorm
+from provenet.space import Space
 from provenet.variable import Factors, Stack
 
 Penalty = tuple[float, float]
@@ -135,7 +136,7 @@ class LineNorm(Mixed):
     def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
         lines = self._lines(stack)
         which = norms(lines, self._dual).argmax(1)
-        everyone = torch.arange(len(lines))
+        everyone = torch.arange(len(lines), device=lines.device)
         corner = lines.new_zeros(lines.shape[:2])
         corner[everyone, which] = 1
         along = steepest(lines[everyone, which], self._inner)
@@ -148,7 +149,7 @@ class LineNorm(Mixed):
         root = norms(lines[gate, which], self._inner).sqrt()[:, None]
         along = lines[gate, which] / root
         corner = lines.new_zeros(len(gate), lines.shape[1])
-        corner[torch.arange(len(gate)), which] = root[:, 0]
+        corner.scatter_(1, which[:, None], root)
         return Factors(corner, along, gate) if self._by_rows else Factors(along, corner, gate)
 
 
@@ -193,7 +194,7 @@ class SignNorm(Mixed):
         by_rows = self.by_rows(*stack.shape[1:])
         lines = stack if by_rows else stack.mT
         inner = self.second if by_rows else self.first
-        corners = signs(lines.shape[1], lines.dtype)
+        corners = signs(Space.of(lines), lines.shape[1])
         value = lines.new_zeros(len(lines))
         corner, along = lines.new_zeros(lines.shape[:2]), lines.new_zeros(len(lines), lines.shape[2])
         for k, G in enumerate(lines):  # one at a time: the table of sums is 2^(size − 1) times as long as a line
@@ -228,10 +229,10 @@ def steepest(vectors: Tensor, norm: float) -> Tensor:
     return torch.zeros_like(vectors).scatter_(-1, largest, side)
 
 
-def signs(size: int, dtype: torch.dtype) -> Tensor:
+def signs(space: Space, size: int) -> Tensor:
     """All vectors of ±1 with a leading 1, (2^(size − 1), size): of u and −u one is enough."""
-    bits = torch.arange(2 ** (size - 1))[:, None] >> torch.arange(size - 1)
-    return torch.cat([torch.ones(len(bits), 1, dtype=dtype), 1 - 2 * (bits & 1).to(dtype)], dim=1)
+    bits = space.arange(2 ** (size - 1))[:, None] >> space.arange(size - 1)
+    return torch.cat([space.ones(len(bits), 1), 1 - 2 * (bits & 1).to(space.dtype)], dim=1)
 
 
 def _prox_one(lines: Tensor, step: float) -> Tensor:
@@ -246,7 +247,7 @@ def _prox_two(lines: Tensor, step: float) -> Tensor:
 def _prox_infinity(lines: Tensor, step: float) -> Tensor:
     """Entries are cut at the level above which there is ``step`` in sum: the largest (Σ of the k largest − step)/k."""
     falling = lines.abs().sort(dim=-1, descending=True).values
-    counts = torch.arange(1, lines.shape[-1] + 1, dtype=lines.dtype)
+    counts = torch.arange(1, lines.shape[-1] + 1, dtype=lines.dtype, device=lines.device)
     level = ((falling.cumsum(-1) - step) / counts).amax(-1, keepdim=True).clamp_min(0)
     return torch.maximum(torch.minimum(lines, level), -level)
 

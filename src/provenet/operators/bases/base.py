@@ -8,10 +8,11 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from provenet.space import Placed, Space
 from provenet.variable import Factors, Stack
 
 
-class Operator(ABC):
+class Operator(Placed, ABC):
     """``A(Z) = Σ_k A_k(Z_k)``, a linear map from stacks (P, p, q) to predictions (n, …, c).
 
     Sizes: ``n_gates`` P, ``p``, ``q``, ``output_shape`` (n, …, c).
@@ -21,9 +22,13 @@ class Operator(ABC):
     p: int
     q: int
     output_shape: tuple[int, ...]
-    dtype: torch.dtype
+    space: Space
     has_kernel: bool = False
     narrows: bool = False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.space.dtype
 
     @abstractmethod
     def forward(self, stack: Stack) -> Tensor:
@@ -43,15 +48,30 @@ class Operator(ABC):
 
     def jacobian(self, factors: Factors) -> Tensor:
         """∂Ŷ by every weight of every neuron, (N, p + q, n, …, c): A_k(e_a v_jᵀ) and A_k(u_j e_bᵀ)."""
-        columns = torch.empty(factors.n_neurons, self.p + self.q, *self.output_shape, dtype=self.dtype)
-        lefts, rights = torch.eye(self.p, dtype=self.dtype), torch.eye(self.q, dtype=self.dtype)
-        for j in range(factors.n_neurons):
-            u, v, gate = factors.left[j : j + 1], factors.right[j : j + 1], factors.gate[j : j + 1]
-            for a in range(self.p):
-                columns[j, a] = self.forward_factors(Factors(lefts[a : a + 1], v, gate))
-            for b in range(self.q):
-                columns[j, self.p + b] = self.forward_factors(Factors(u, rights[b : b + 1], gate))
+        columns = self.space.zeros(factors.n_neurons, self.p + self.q, *self.output_shape)
+        self._fill_first(factors.right, factors.gate, columns[:, : self.p])
+        self._fill_second(factors.left, factors.gate, columns[:, self.p :])
         return columns
+
+    def second_layer_columns(self, left: Tensor, gate: Tensor) -> Tensor:
+        """∂Ŷ by every weight of the second layers, A_k(u_j e_bᵀ), (N, q, n, …, c), for first layers (N, p)."""
+        columns = self.space.zeros(len(left), self.q, *self.output_shape)
+        self._fill_second(left, gate, columns)
+        return columns
+
+    def _fill_first(self, right: Tensor, gate: Tensor, columns: Tensor) -> None:
+        """A_k(e_a v_jᵀ) into zeros (N, p, n, …, c)."""
+        units = self.space.eye(self.p)
+        for j, column in enumerate(columns):
+            for a in range(self.p):
+                column[a] = self.forward_factors(Factors(units[a : a + 1], right[j : j + 1], gate[j : j + 1]))
+
+    def _fill_second(self, left: Tensor, gate: Tensor, columns: Tensor) -> None:
+        """A_k(u_j e_bᵀ) into zeros (N, q, n, …, c)."""
+        units = self.space.eye(self.q)
+        for j, column in enumerate(columns):
+            for b in range(self.q):
+                column[b] = self.forward_factors(Factors(left[j : j + 1], units[b : b + 1], gate[j : j + 1]))
 
     @abstractmethod
     def norm_upper(self) -> float:
@@ -64,10 +84,6 @@ class Operator(ABC):
     @abstractmethod
     def restrict(self, gates: Tensor) -> Operator:
         """The same operator with these gates only."""
-
-    @abstractmethod
-    def to(self, dtype: torch.dtype) -> Operator:
-        """The same operator in another precision."""
 
     def kernel(self) -> Tensor:
         """AA* (rows, rows), shared by all output columns, where one exists (``has_kernel``); freshly allocated."""
@@ -106,4 +122,4 @@ class Operator(ABC):
         raise ValueError(f"{type(self).__name__} cannot be narrowed to some directions.")
 
     def new_stack(self) -> Stack:
-        return torch.zeros(self.stack_shape, dtype=self.dtype)
+        return self.space.zeros(*self.stack_shape)

@@ -70,7 +70,7 @@ class ReluADMM(Method[ReluADMMState]):
     def point(self, program: Program, state: ReluADMMState) -> Point:
         operator = state.pairs.operator
         assert isinstance(operator, SignedOperator)
-        found = operator.unsigned(state.pairs.gauge.factorise(state.admm.a))
+        found = operator.lowered(state.pairs.gauge.factorise(state.admm.a))
         at = best_amplitudes(program, place(program, replace(found, gate=found.gate % program.operator.n_gates)))
         return Point(at.prediction, float(at.factors.penalty()), lambda: at.factors)
 

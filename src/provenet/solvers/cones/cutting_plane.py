@@ -65,7 +65,7 @@ class CuttingPlane(Method[CuttingPlaneState]):
 
     def init(self, program: Program, start: Factors | None) -> CuttingPlaneState:
         op, zero = program.operator, torch.zeros(program.operator.output_shape, dtype=program.operator.dtype)
-        cuts = Factors.empty(op.p, op.q, op.dtype) if start is None else _unit(start)
+        cuts = Factors.empty(op.p, op.q, op.space) if start is None else _unit(start)
         model = SecondLayers(cuts.right, zero, float(program.loss.value(zero)))
         state = CuttingPlaneState(cuts, atom_columns(op, cuts.left, cuts.gate), model, torch.zeros_like(zero), 0.0)
         return state if start is None else self._modelled(program, state)

@@ -11,7 +11,7 @@ import time
 import torch
 from torch import Tensor
 
-from provenet.certificates import certify
+from provenet.certificates import network_certificate
 from provenet.cones import Cones
 from provenet.cones.values import split
 from provenet.gauges import ConeNuclear
@@ -44,7 +44,7 @@ def to_relu(solution: Solution, problem: Problem, tol: float = 1e-4, correct: bo
         before, after = place(problem.program, factors), fully_corrected(problem.program, factors, None)
         factors = min(before, after, key=lambda at: at.value).factors
     factors = Factors(gauge.region.pulled_inside(factors.left, factors.gate), factors.right, factors.gate)
-    certificate = certify(problem, problem.network(factors), tol)
+    certificate = network_certificate(problem, problem.network(factors), tol)
     status = Status.SOLVED if certificate.holds(tol) else Status.STALLED
     seconds = time.perf_counter() - began
     return Solution(problem, "decomposition", status, factors, certificate, 0, seconds, lower_bound=certificate.dual)

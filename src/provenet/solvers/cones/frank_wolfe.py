@@ -70,7 +70,7 @@ class FrankWolfe(Method[FrankWolfeState]):
 
     def init(self, program: Program, start: Factors | None) -> FrankWolfeState:
         op = program.operator
-        factors = Factors.empty(op.p, op.q, op.dtype) if start is None else start
+        factors = Factors.empty(op.p, op.q, op.space) if start is None else start
         there = place(program, factors)
         if self.variant == "corrective":
             return FrankWolfeState(there)

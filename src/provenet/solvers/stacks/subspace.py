@@ -73,7 +73,7 @@ class Subspace(Method[SubspaceState]):
 
     def init(self, program: Program, start: Factors | None) -> SubspaceState:
         op = program.operator
-        nobody = Factors.empty(op.p, op.q, op.dtype)
+        nobody = Factors.empty(op.p, op.q, op.space)
         return SubspaceState(place(program, nobody if start is None else start), nobody)
 
     def step(self, program: Program, state: SubspaceState) -> SubspaceState:

@@ -84,7 +84,7 @@ class Copositive(Method[CopositiveState]):
         op = program.operator
         cones = _cones(program)
         fit, walls = prepare(program, left=True), Walls.of(cones)
-        given = Factors.empty(op.p, op.q, op.dtype) if start is None else start
+        given = Factors.empty(op.p, op.q, op.space) if start is None else start
         if program.beta >= program.beta_max or not deadline.affords(walls.work()):
             return CopositiveState(fit, walls, None, given)
         try:

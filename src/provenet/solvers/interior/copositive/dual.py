@@ -26,6 +26,7 @@ from provenet.solvers.interior.copositive.bound import proven
 from provenet.solvers.interior.copositive.conjugate import conjugate_of
 from provenet.solvers.interior.copositive.cuts import Cuts
 from provenet.solvers.loop import Method, Point
+from provenet.space import Space
 from provenet.variable import Factors
 
 _BEGIN = 0.5  # of β: the largest ‖G_k‖ of the first Θ, and of ∇L(0): how far towards it that may be
@@ -98,7 +99,7 @@ class CopositiveDual(Method[DualState]):
 
     def init(self, program: Program, start: Factors | None) -> DualState:
         op = program.operator
-        given = Factors.empty(op.p, op.q, op.dtype) if start is None else start
+        given = Factors.empty(op.p, op.q, op.space) if start is None else start
         zero = torch.zeros(op.output_shape, dtype=op.dtype)
         slope = program.loss.gradient(zero)
         pull = float(spectral_norms(op.adjoint(slope)).max())
@@ -171,7 +172,7 @@ def _suggested(program: Program, state: DualState) -> Factors:
     length = torch.linalg.vector_norm(u, dim=1, keepdim=True)
     inside = cones.pulled_inside(u / length.clamp_min(1e-300), gate)
     atoms = Factors(_unit(inside), torch.zeros(len(u), G.shape[2], dtype=G.dtype), gate)
-    nothing = Factors.empty(G.shape[1], G.shape[2], G.dtype)
+    nothing = Factors.empty(G.shape[1], G.shape[2], Space.of(G))
     there = fully_corrected(program, nothing, atoms.select(length[:, 0] > _MINOR))
     return improved(program, cones, there, _IMPROVEMENTS).factors
 

@@ -121,7 +121,7 @@ class ReluWorkingSet(Method[ReluState]):
     def init(self, program: Program, start: Factors | None) -> ReluState:
         op = program.operator
         table = Table.of(program.gauge.cones)  # type: ignore[attr-defined]
-        given = Factors.empty(op.p, 1, op.dtype) if start is None else start
+        given = Factors.empty(op.p, 1, op.space) if start is None else start
         return ReluState(table, Prices.none(table), given)
 
     def step(self, program: Program, state: ReluState) -> ReluState:
