@@ -122,7 +122,7 @@ def test_what_was_reached_since_the_last_look_survives_an_interrupt(problem: pn.
 
 def test_an_interrupted_certificate_is_had_at_once(problem: pn.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     module = sys.modules[pn.solve.__module__]  # its name is that of the function
-    real, calls = module.certify, []
+    real, calls = module.network_certificate, []
 
     def impatient(*arguments):  # type: ignore[no-untyped-def]
         calls.append(deadline.left())
@@ -130,7 +130,7 @@ def test_an_interrupted_certificate_is_had_at_once(problem: pn.Problem, monkeypa
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(module, "certify", impatient)
+    monkeypatch.setattr(module, "network_certificate", impatient)
     solution = pn.solve(problem, "bm", tol=1e-4)
     assert calls == [math.inf, 0.0]
     assert solution.status in (pn.Status.INTERRUPTED, pn.Status.SOLVED)

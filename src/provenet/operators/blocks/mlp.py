@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from provenet import batches, deadline
+from provenet import batches
 from provenet.operators.bases.base import Operator
 from provenet.operators.bases.features import FeatureOperator
-from provenet.operators.bases.rank import paying_span
+from provenet.operators.bases.rank import is_affordable, paying_span
 from provenet.space import Space
 from provenet.variable import Factors, Stack
 
@@ -125,9 +125,8 @@ class MLPOperator(Operator):
         return (self.n + 2) * eps * float(torch.linalg.matrix_norm(self.X.abs().T @ residual.abs()))
 
     def reduced(self) -> tuple[MLPOperator, Tensor] | None:
-        n, p = self.X.shape
         known = "_reduced" in self.__dict__
-        return self._reduced if known or deadline.affords(6.0 * n * p * min(n, p)) else None
+        return self._reduced if known or is_affordable(self.X) else None
 
     @cached_property
     def _reduced(self) -> tuple[MLPOperator, Tensor] | None:
