@@ -15,7 +15,7 @@ from provenet import deadline
 from provenet.cones import project
 from provenet.cones.projection import take
 from provenet.problem import Program
-from provenet.solvers.cones.faces import Region
+from provenet.solvers.cones.faces import Region, feasible
 from provenet.solvers.neurons.place import Place, gradient, place
 from provenet.variable import Factors
 
@@ -76,6 +76,8 @@ def _newton(program: Program, region: Region, at: Place) -> Place | None:
     rounding = 1e-14 * float(hessian.diagonal().max())
     best = at
     for damping in _DAMPINGS:
+        if deadline.over():
+            break
         damped = hessian.clone()
         damped.diagonal().add_(damping * beta + rounding)
         factor, failed = torch.linalg.cholesky_ex(damped)
@@ -103,9 +105,9 @@ def _inside(region: Region, gate: Tensor, u: Tensor) -> Tensor:
     """u (N, p) projected on their cones, exactly zero where only rounding, which points anywhere, would be left."""
     signs = region.signs[gate]
     point = project(region.rows, signs, u).point
-    point = project(region.rows, signs, point).point  # the first is as accurate as u is long; it may be much shorter
-    length, before = (torch.linalg.vector_norm(one, dim=1, keepdim=True) for one in (point, u))
-    return torch.where(length > _DUST * before, point, 0.0)
+    again = feasible(region, point, gate).point  # the first is as accurate as u is long; it may be much shorter
+    length, before = (torch.linalg.vector_norm(one, dim=1, keepdim=True) for one in (again, u))
+    return torch.where(length > _DUST * before, again, 0.0)
 
 
 def _faces(region: Region, gate: Tensor, pull: Tensor) -> Tensor:
@@ -120,6 +122,8 @@ def _faces(region: Region, gate: Tensor, pull: Tensor) -> Tensor:
 def _projected_gradient(program: Program, region: Region, at: Place, rate: float) -> tuple[Place | None, float]:
     slope = gradient(program, at)
     for _ in range(_GRADIENT_TRIES):
+        if deadline.over():
+            break
         trial = _moved(program, region, at.factors, -rate * slope)
         if trial.value < at.value:
             return trial, 2 * rate

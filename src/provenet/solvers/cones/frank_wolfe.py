@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.gauges import ConeNuclear
 from provenet.problem import Program
 from provenet.solvers.cones.face_newton import improved
@@ -90,8 +91,9 @@ class FrankWolfe(Method[FrankWolfeState]):
 
 
 def fully_corrected(program: Program, old: Factors, new: Factors | None) -> Place:
-    """The best second layers for the first layers of both, without the neurons that are not needed."""
-    if old.n_neurons == 0 and new is None:
+    """The best second layers for the first layers of both, without the neurons that are not needed; ``old`` as they are
+    where there is no time left."""
+    if (old.n_neurons == 0 and new is None) or deadline.over():
         return place(program, old)
     length = torch.linalg.vector_norm(old.left, dim=1, keepdim=True)
     unit = Factors(old.left / length.clamp_min(1e-300), old.right * length, old.gate)
