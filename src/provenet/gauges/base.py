@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 from torch import Tensor
 
@@ -58,6 +59,11 @@ class Gauge(Placed, ABC):
     @abstractmethod
     def prox(self, stack: Stack, step: float) -> tuple[Stack, Tensor]:
         """argmin_Z step·γ(Z) + ½‖Z − stack‖² for every block, and γ of the result (P,)."""
+
+    def prox_near(self, stack: Stack, step: float, near: Any) -> tuple[Stack, Tensor, Any]:
+        """The prox, γ of it, and where its search ended, for a gauge whose prox is one: ``near`` is where an earlier
+        one did, None at first, and makes it quicker."""
+        return *self.prox(stack, step), None
 
     @abstractmethod
     def polar(self, stack: Stack) -> Bounds:

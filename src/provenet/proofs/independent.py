@@ -12,10 +12,13 @@ from provenet.problem import Problem
 from provenet.verify import Data, Statement, Verdict, Weights, verify
 
 
-def second_opinion(problem: Problem, network: nn.Module, data: Data | None = None) -> Verdict:
+def second_opinion(
+    problem: Problem, network: nn.Module, data: Data | None = None, theta: Tensor | None = None
+) -> Verdict:
     """That of `provenet.verify`, which shares no code with the certificate.
 
     ``data``: the arrays the problem was posed with, where not even those should be taken from the problem.
+    ``theta``: the dual point of a certificate, where that is not the network's own.
     """
     if data is None:
         weight = problem.loss.sample_weight.numpy()
@@ -38,7 +41,7 @@ def second_opinion(problem: Problem, network: nn.Module, data: Data | None = Non
         relu=relu,
         penalty=told.penalty,
     )
-    return verify(data, Weights(first.numpy(), second.numpy(), _array(gates), _array(group)), statement)
+    return verify(data, Weights(first.numpy(), second.numpy(), _array(gates), _array(group)), statement, _array(theta))
 
 
 def _array(tensor: Tensor | None) -> Any:

@@ -1,47 +1,30 @@
 """ADMM for ReLU programs with one output: the plain fallback.
 
-    min L(Σ_k A_k(w⁺_k − w⁻_k)) + β Σ_k ‖w⁺_k‖ + ‖w⁻_k‖   with   K_k w^±_k ≥ 0
-
 The cones are split off together with the norms: the prox of both is the projection on the cone, shortened.  So this is
-the ADMM of the other programs, on gates that come twice, with its kernel and its way of choosing ρ; and its sparse copy
-is in the cones.  The point that is returned is that copy, at its best amplitudes.
+the ADMM of the other programs, on pairs (gate, sign), with its kernel and its way of choosing ρ; and its sparse copy is
+in the cones.  The point that is returned is that copy, at its best amplitudes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-
-import torch
+from dataclasses import dataclass
 
 from provenet.gauges import ConeNuclear
-from provenet.gauges.cones.norm import ConeNorm
-from provenet.operators.wrappers.signed import SignedOperator
 from provenet.problem import Program
-from provenet.solvers.loop import Method, Point
+from provenet.reductions import SignedPairs
+from provenet.solvers.loop import Point
 from provenet.solvers.neurons.amplitudes import best_amplitudes
 from provenet.solvers.neurons.place import place
 from provenet.solvers.stacks.admm import ADMM, ADMMState
-from provenet.variable import Factors
 
 
 @dataclass(frozen=True)
-class ReluADMMState:
-    """``pairs``: the program on pairs (gate, sign)."""
-
-    pairs: Program
-    admm: ADMMState
-
-
-@dataclass(frozen=True)
-class ReluADMM(Method[ReluADMMState]):
-    """inner: the settings of the ADMM on pairs."""
-
-    inner: ADMM = field(default_factory=ADMM)
-
-    name = "admm"
+class ConeADMM(ADMM):
+    name, family = "cone_admm", "admm"
     check_every = 10
     patience = 200  # its last digits come slowly where arrangements are nearly alike
     max_steps = 20_000
+    wants = (SignedPairs(),)
 
     def refuses(self, program: Program) -> str | None:
         if not isinstance(program.gauge, ConeNuclear) or program.gauge.region is None:
@@ -57,27 +40,6 @@ class ReluADMM(Method[ReluADMMState]):
         rows = program.gauge.region.rows.shape[0]
         return op.dtype.itemsize * (op.kernel_rows**2 + 2 * op.n_gates * (3 * rows + 20 * op.p)) + 2 * op.held_bytes
 
-    def init(self, program: Program, start: Factors | None) -> ReluADMMState:
-        pairs = _pairs(program)
-        if start is not None:
-            sign = (start.right[:, 0] < 0).long()
-            start = Factors(start.left, start.right.abs(), start.gate + sign * program.operator.n_gates)
-        return ReluADMMState(pairs, self.inner.init(pairs, start))
-
-    def step(self, program: Program, state: ReluADMMState) -> ReluADMMState:
-        return replace(state, admm=self.inner.step(state.pairs, state.admm))
-
-    def point(self, program: Program, state: ReluADMMState) -> Point:
-        operator = state.pairs.operator
-        assert isinstance(operator, SignedOperator)
-        found = operator.lowered(state.pairs.gauge.factorise(state.admm.a))
-        at = best_amplitudes(program, place(program, replace(found, gate=found.gate % program.operator.n_gates)))
+    def point(self, program: Program, state: ADMMState) -> Point:
+        at = best_amplitudes(program, place(program, program.gauge.factorise(state.a)))
         return Point(at.prediction, float(at.factors.penalty()), lambda: at.factors)
-
-
-def _pairs(program: Program) -> Program:
-    assert isinstance(program.gauge, ConeNuclear)
-    assert program.gauge.region is not None
-    every = torch.arange(program.operator.n_gates)
-    cones = program.gauge.region.restrict(torch.cat([every, every]))
-    return replace(program, operator=SignedOperator.both(program.operator), gauge=ConeNorm(cones))

@@ -18,8 +18,10 @@ from torch import Tensor
 from provenet.cones.exact import Faces
 from provenet.gauges import ConeNuclear
 from provenet.gauges.prox.nuclear import spectral_norms
-from provenet.problem import Program
-from provenet.solvers.neurons.place import Place
+from provenet.problem import Program, Units
+from provenet.solvers.cones.frank_wolfe import FrankWolfe
+from provenet.solvers.loop import Method, Point
+from provenet.solvers.neurons.place import Place, place
 from provenet.variable import Factors, Stack
 
 _INNER = 0.3  # of |polar − β|·t: an inner gap below it tells on which side of t the best t is
@@ -45,7 +47,46 @@ class ClassicState:
     steps: int = 0
 
 
-def classic_start(program: Program, gauge: ConeNuclear, at: Place, total: float | None) -> ClassicState:
+@dataclass(frozen=True)
+class ClassicFrankWolfe(Method[ClassicState]):
+    """total: the bound t of Σ‖u_j‖‖v_j‖ in CP eq. 14; None: it is searched for."""
+
+    total: float | None = None
+
+    name = "classic_frank_wolfe"
+    patience = 200
+    max_steps = 30_000
+    check_every = 50
+
+    def __post_init__(self) -> None:
+        if self.total is not None and not 0 < self.total < math.inf:
+            raise ValueError(f"total: it must be a positive, finite number, got {self.total!r}.")
+
+    def in_units(self, units: Units) -> ClassicFrankWolfe:
+        return self if self.total is None else replace(self, total=self.total / units.z)
+
+    def refuses(self, program: Program) -> str | None:
+        return FrankWolfe().refuses(program)
+
+    def init(self, program: Program, start: Factors | None) -> ClassicState:
+        assert isinstance(program.gauge, ConeNuclear)
+        op = program.operator
+        factors = Factors.empty(op.p, op.q, op.space) if start is None else start
+        return _first(program, program.gauge, place(program, factors), self.total)
+
+    def step(self, program: Program, state: ClassicState) -> ClassicState:
+        assert isinstance(program.gauge, ConeNuclear)
+        return _next(program, program.gauge, state)
+
+    def point(self, program: Program, state: ClassicState) -> Point:
+        """The neurons, both layers of one length, and Σ ‖u_j‖‖v_j‖."""
+        size = torch.linalg.vector_norm(state.atoms.right, dim=1, keepdim=True)
+        root = size.sqrt()
+        factors = Factors(state.atoms.left * root, state.atoms.right / root.clamp_min(_LIMIT), state.atoms.gate)
+        return Point(state.prediction, float(size.sum()), lambda: factors)
+
+
+def _first(program: Program, gauge: ConeNuclear, at: Place, total: float | None) -> ClassicState:
     """β t* ≤ L(0): what zero weights cost bounds the best t."""
     zero = torch.zeros_like(at.prediction)
     high = float(program.loss.value(zero)) / program.beta
@@ -69,7 +110,7 @@ def _first_total(program: Program, gauge: ConeNuclear, high: float) -> float:
     return min(max(pull / max(bend, _LIMIT), 1e-6 * high), 0.5 * high)
 
 
-def classic_step(program: Program, gauge: ConeNuclear, state: ClassicState) -> ClassicState:
+def _next(program: Program, gauge: ConeNuclear, state: ClassicState) -> ClassicState:
     theta = program.loss.gradient(state.prediction)
     atom = largest_atom(gauge, program.operator.adjoint(-theta))
     column = program.operator.forward_factors(atom)
@@ -82,14 +123,6 @@ def classic_step(program: Program, gauge: ConeNuclear, state: ClassicState) -> C
     atoms = _one_of_each(old, atom, alpha * state.total)
     prediction = torch.lerp(state.prediction, column * state.total, alpha)
     return replace(state, atoms=atoms, prediction=prediction, steps=state.steps + 1)
-
-
-def classic_point(state: ClassicState) -> tuple[Factors, float]:
-    """The neurons, both layers of one length, and Σ ‖u_j‖‖v_j‖."""
-    size = torch.linalg.vector_norm(state.atoms.right, dim=1, keepdim=True)
-    root = size.sqrt()
-    factors = Factors(state.atoms.left * root, state.atoms.right / root.clamp_min(_LIMIT), state.atoms.gate)
-    return factors, float(size.sum())
 
 
 def largest_atom(gauge: ConeNuclear, stack: Stack) -> Factors:

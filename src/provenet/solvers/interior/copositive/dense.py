@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet.certificates import DualPoint
 from provenet.cones import Cones
 from provenet.gauges import ConeNuclear
 from provenet.losses import Squared
@@ -53,7 +54,7 @@ class Copositive(Method[CopositiveState]):
 
     max_unknowns: int = 4000
 
-    name = "copositive"
+    name = family = "copositive"
     check_every = 1
     patience = 15
     max_steps = 200
@@ -108,14 +109,14 @@ class Copositive(Method[CopositiveState]):
         return state.at is None or state.stuck
 
     def point(self, program: Program, state: CopositiveState) -> Point:
-        lower = -float("inf")
+        own = None
         if state.given is not None:
             factors = state.given
         else:
             assert state.at is not None
             factors = _settled(program, state, state.at)
-            lower = relaxed_bound(program, state.fit, state.walls, state.at, thoroughly=state.stuck)
-        return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors, lower)
+            own = relaxed_bound(program, state.fit, state.walls, state.at, thoroughly=state.stuck)
+        return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors, own)
 
 
 def is_tight(program: Program) -> bool:
@@ -166,7 +167,7 @@ def _cold(program: Program, fit: Fit, walls: Walls, middle: Tensor) -> Between:
     return Between(centre_at(fit, Scaling.between(t * middle, R)), slack, push)
 
 
-def relaxed_bound(program: Program, fit: Fit, walls: Walls, at: Between, thoroughly: bool = False) -> float:
+def relaxed_bound(program: Program, fit: Fit, walls: Walls, at: Between, thoroughly: bool = False) -> DualPoint:
     """A lower bound of p* from W and the multipliers, whatever their accuracy; ``thoroughly``: see `proven`."""
     theta = fit.gradient(at.centre.W, program.loss.target)
     return proven(program, theta, walls.combined(at.push), at.push.sum(1), walls.a.shape[1], thoroughly)
