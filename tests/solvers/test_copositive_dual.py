@@ -69,7 +69,7 @@ def test_other_blocks(block: str) -> None:
     else:
         problem = posed(block, rng.standard_normal((12, 4, 3)), rng.standard_normal((12, 2)), gates=10)
     bound = pn.solve(problem, CopositiveDual(accuracy=1e-4))
-    optimum = pn.solve(problem, "bm", tol=1e-4, max_seconds=3).certificate.primal
+    optimum = pn.solve(problem, "bm", tol=1e-4, max_steps=8).certificate.primal
     assert 0.995 * optimum <= bound.lower_bound <= min(optimum, bound.certificate.primal)
 
 
