@@ -98,10 +98,9 @@ def formulate(
     if operator.output_shape != Y.shape:
         raise ValueError(f"Y: block {block.name!r} on this X needs {operator.output_shape}, got {tuple(Y.shape)}.")
     if activation == "relu":
-        gauge = _cone_gauge(block, X, patterns, gate_vectors, gate_group, stretch, complete)
-        if penalty == _ONE_OUTPUT_EACH and operator.q > 1:  # of one output all norms are one
-            assert isinstance(gauge, ConeNuclear)
-            gauge = ConeColumns(gauge.cones)
+        cones = _cone_gauge(block, X, patterns, gate_vectors, gate_group, stretch, complete)
+        apart = penalty == _ONE_OUTPUT_EACH and operator.q > 1  # of one output all norms are one
+        gauge: Gauge = ConeColumns(cones.region) if apart else cones
     else:
         gauge = gauge_of(penalty, operator.p, operator.q)
     program = Program(operator, scaled_loss, gauge, normalised_beta(beta, units.beta))
@@ -151,14 +150,14 @@ def _cone_gauge(
     gate_group: Tensor | None,
     stretch: float | None,
     complete: bool,
-) -> Gauge:
+) -> ConeNuclear:
     """The gauge of the arrangements' cones, with their rows where the block has a table of them."""
     assert patterns is not None
     assert gate_vectors is not None
     X = X.to(torch.float64)
     table = _table(block, X)
     if table is None:
-        return ConeNuclear(None, implicit_cones(block, X, patterns, gate_vectors, gate_group))
+        return ConeNuclear(implicit_cones(block, X, patterns, gate_vectors, gate_group))
     rows, unit = table
     noise = block.row_noise(X)
     cones = Cones.of(rows, patterns, gate_vectors, None if noise is None else noise / unit)

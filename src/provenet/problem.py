@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Real
+from typing import Any, Generic
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import TypeVar
 
 from provenet.blocks import Block
 from provenet.gates import pattern_key
@@ -20,22 +22,21 @@ from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.losses import Loss
 from provenet.operators import Operator
 from provenet.polar import polar_bounds
-from provenet.variable import Factors, Neurons, Stack
+from provenet.variable import Factors, Neurons
 
 _TINY = torch.finfo(torch.float64).tiny
 
+G_co = TypeVar("G_co", bound=Gauge, covariant=True, default=Gauge)
+
 
 @dataclass(frozen=True)
-class Program:
-    """min_Z L(A(Z)) + β Σ_k γ(Z_k)  (BM eq. 16, AT Thm 3.1–4.8)."""
+class Program(Generic[G_co]):
+    """min_Z L(A(Z)) + β Σ_k γ(Z_k)  (BM eq. 16, AT Thm 3.1–4.8).  ``Program[ProxGauge]``: its gauge has a prox."""
 
     operator: Operator
     loss: Loss
-    gauge: Gauge
+    gauge: G_co
     beta: float
-
-    def objective(self, stack: Stack) -> Tensor:
-        return self.loss.value(self.operator.forward(stack)) + self.beta * self.gauge.value(stack)
 
     def objective_factors(self, factors: Factors) -> Tensor:
         """BM eq. 17, 18."""
@@ -53,13 +54,14 @@ class Program:
         """
         return polar_bounds(self.operator, self.gauge, theta, final)
 
-    def with_beta(self, beta: float) -> Program:
+    def with_beta(self, beta: float) -> Program[G_co]:
         return replace(self, beta=beta)
 
-    def restrict(self, gates: Tensor) -> Program:
-        return replace(self, operator=self.operator.restrict(gates), gauge=self.gauge.restrict(gates))
+    def restrict(self, gates: Tensor) -> Program[G_co]:
+        gauge: Any = self.gauge.restrict(gates)
+        return replace(self, operator=self.operator.restrict(gates), gauge=gauge)
 
-    def to(self, dtype: torch.dtype) -> Program:
+    def to(self, dtype: torch.dtype) -> Program[G_co]:
         return replace(self, operator=self.operator.to(dtype), loss=self.loss.to(dtype))
 
 

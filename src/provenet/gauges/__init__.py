@@ -1,22 +1,22 @@
 """Gauges γ on each block Z_k: value, prox, polar as two-sided bounds, atom."""
 
-from provenet.gauges.base import Bounds, Gauge
+from provenet.gauges.base import Bounds, ConeGauge, Gauge, ProxGauge
 from provenet.gauges.cones.columns import ConeColumns
 from provenet.gauges.cones.nuclear import ConeNuclear
 from provenet.gauges.cones.spike_free import SpikeFree
-from provenet.gauges.prox.group import GroupNorm
 from provenet.gauges.prox.mixed import LineNorm, Mixed, SignNorm
 from provenet.gauges.prox.nuclear import NuclearNorm
 
 __all__ = [
     "Bounds",
     "ConeColumns",
+    "ConeGauge",
     "ConeNuclear",
     "Gauge",
-    "GroupNorm",
     "LineNorm",
     "Mixed",
     "NuclearNorm",
+    "ProxGauge",
     "SignNorm",
     "SpikeFree",
 ]

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from provenet.losses.conjugate import Conjugate
+
 _CURVATURE_FLOOR = 1e-3
 
 
@@ -17,7 +19,8 @@ class Loss(ABC):
     """
 
     name: str
-    quadratic = False  # True: the Hessian is diag(w), whatever the prediction
+    quadratic: bool = False  # True: it is ½ Σ_i w_i ‖Ŷ_i − Y_i‖²
+    kink: float | None = None  # δ where it is that within ±δ of the target, entry by entry, and linear beyond
     curvature: float  # sup of ℓ''
 
     def __init__(self, target: Tensor, weight: Tensor | None = None):
@@ -48,6 +51,10 @@ class Loss(ABC):
     @abstractmethod
     def with_data(self, target: Tensor, weight: Tensor | None) -> Loss:
         """The same loss on other targets."""
+
+    def smooth_conjugate(self) -> Conjugate | None:
+        """The conjugate with its derivatives, for interior methods; None where it is not written."""
+        return None
 
     def normalised(self) -> tuple[Loss, float]:
         """(L̃, t) with L(t·Ŷ) = t²·L̃(Ŷ), t a power of four, L̃ with targets of moderate size.

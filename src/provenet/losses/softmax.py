@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from provenet.losses.base import Loss, wright_omega
+from provenet.losses.conjugate import Conjugate
 
 
 class Softmax(Loss):
@@ -76,5 +77,18 @@ class Softmax(Loss):
                 break
         return a - wright_omega(shifted - mu)
 
+    def smooth_conjugate(self) -> Conjugate:
+        return _Entropy(self)
+
     def with_data(self, target: Tensor, weight: Tensor | None) -> Softmax:
         return Softmax(target, weight)
+
+
+class _Entropy(Conjugate):
+    """Of probabilities, which it keeps positive."""
+
+    def inside(self, theta: Tensor) -> bool:
+        return float(self._shifted(theta).min()) > 0
+
+    def slope(self, theta: Tensor, mu: float) -> Tensor:
+        return self._shifted(theta).log()

@@ -1,6 +1,6 @@
 """Linear operators ``A : Z ↦ Ŷ``, one a file.  They know no loss, no gauge and no solver."""
 
-from provenet.operators.bases.base import Operator
+from provenet.operators.bases.base import GatedRows, Operator
 from provenet.operators.bases.batched import BatchedOperator
 from provenet.operators.bases.moments import MomentOperator
 from provenet.operators.bases.pooled import PooledOperator
@@ -21,6 +21,7 @@ __all__ = [
     "CNNOperator",
     "FNOMeanOperator",
     "FNOTokensOperator",
+    "GatedRows",
     "GroupedOperator",
     "Lifted",
     "MLPOperator",

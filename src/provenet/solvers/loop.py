@@ -16,6 +16,7 @@ from torch import Tensor
 from provenet import deadline
 from provenet.certificates import Gap, duality_gap
 from provenet.problem import Program
+from provenet.solvers.needs import Ability
 from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size
 from provenet.variable import Factors
@@ -41,6 +42,7 @@ class Method(ABC, Generic[State]):
     """Frozen settings; all that changes is in the state."""
 
     name: str
+    needs: tuple[Ability, ...] = ()  # of the program's gauge, loss and operator
     check_every: int = (
         1  # steps between two looks at the gap; where more than one, later looks are up to ten times rarer
     )
@@ -48,28 +50,33 @@ class Method(ABC, Generic[State]):
     max_steps: int = 10_000
     reduces: bool = True  # whether the data's unused directions are taken out first
 
-    @abstractmethod
     def refuses(self, program: Program) -> str | None:
         """Why this method cannot take this program, in a sentence; None if it can."""
+        unmet = (ability.unmet(program) for ability in self.needs)
+        return next((reason for reason in unmet if reason is not None), None) or self.declines(program)
 
-    def memory(self, program: Program) -> int:
+    def declines(self, program: Program[Any]) -> str | None:
+        """Why not, where the program has all that is needed: its size, say."""
+        return None
+
+    def memory(self, program: Program[Any]) -> int:
         """Bytes a run will allocate beyond the program itself, told before anything is allocated."""
         return 4 * program.operator.stack_bytes
 
-    def work(self, program: Program) -> float:
+    def work(self, program: Program[Any]) -> float:
         """Multiply-adds of the largest product of a step: how many threads are worth their while."""
         return product_size(program)
 
     @abstractmethod
-    def init(self, program: Program, start: Factors | None) -> State: ...
+    def init(self, program: Program[Any], start: Factors | None) -> State: ...
 
     @abstractmethod
-    def step(self, program: Program, state: State) -> State: ...
+    def step(self, program: Program[Any], state: State) -> State: ...
 
     @abstractmethod
-    def point(self, program: Program, state: State) -> Point: ...
+    def point(self, program: Program[Any], state: State) -> Point: ...
 
-    def look(self, program: Program, state: State, gap: Gap) -> State:
+    def look(self, program: Program[Any], state: State, gap: Gap) -> State:
         """Told the gap at each look: a method may change its course."""
         return state
 
@@ -214,7 +221,7 @@ class _Course:
         if _finite(gap):
             self.lower = max(self.lower, gap.dual, point.lower)
             # where the polar is bounds, not a number, the gap may favour a worse network: the objective decides
-            exact = self.program.gauge.has_prox or gap.relative <= self.limits.tol
+            exact = self.program.gauge.exact_polar or gap.relative <= self.limits.tol
             if gap.absolute < self.best_gap if exact else gap.primal < self.best_primal:
                 self.best, self.best_primal = point, gap.primal
             self.best_gap = min(self.best_gap, gap.absolute)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from provenet import deadline
 from provenet.certificates import Certificate, certify
-from provenet.gauges import ConeColumns, ConeNuclear, SignNorm
+from provenet.gauges import ConeColumns, SignNorm
 from provenet.gauges.prox.mixed import signs
 from provenet.operators import ByOutput, Lifted
 from provenet.problem import Problem, Program
@@ -168,9 +168,7 @@ def _run_lifted(
 
 def _feasible(program: Program, factors: Factors) -> Factors:
     """ReLU neurons strictly inside their cones, so that the network opens the rows the program opens."""
-    if not isinstance(program.gauge, ConeNuclear) or program.gauge.region is None:
-        return factors
-    return replace(factors, left=program.gauge.region.pulled_inside(factors.left, factors.gate))
+    return program.gauge.inside(factors)
 
 
 def _run_stages(

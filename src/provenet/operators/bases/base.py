@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from provenet.variable import Factors, Stack
+
+
+class GatedRows(NamedTuple):
+    """A(Z) = Σ_k D_k X Z_k: rows X (n, p), pattern D (n, P) of zeros and ones."""
+
+    X: Tensor
+    pattern: Tensor
 
 
 class Operator(ABC):
@@ -41,17 +49,30 @@ class Operator(ABC):
     def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         """(G_{k(j)} v_j, G_{k(j)}ᵀ u_j) with G = A*(R), without forming G: shapes (N, p), (N, q)."""
 
+    @property
+    def gated_rows(self) -> GatedRows | None:
+        """The rows and gates, where A is a product with them and outputs (n, q) are all there is; interior points and
+        the closed form ask for them."""
+        return None
+
+    def columns(self, left: Tensor, gate: Tensor) -> Tensor:
+        """A_k(u_j e_bᵀ) for first layers u (N, p) and unit vectors e_b, (N, q, n, …, c): ∂Ŷ by every second layer."""
+        columns = torch.empty(len(left), self.q, *self.output_shape, dtype=self.dtype)
+        rights = torch.eye(self.q, dtype=self.dtype)
+        for j in range(len(left)):
+            for b in range(self.q):
+                columns[j, b] = self.forward_factors(Factors(left[j : j + 1], rights[b : b + 1], gate[j : j + 1]))
+        return columns
+
     def jacobian(self, factors: Factors) -> Tensor:
         """∂Ŷ by every weight of every neuron, (N, p + q, n, …, c): A_k(e_a v_jᵀ) and A_k(u_j e_bᵀ)."""
-        columns = torch.empty(factors.n_neurons, self.p + self.q, *self.output_shape, dtype=self.dtype)
-        lefts, rights = torch.eye(self.p, dtype=self.dtype), torch.eye(self.q, dtype=self.dtype)
+        by_left = torch.empty(factors.n_neurons, self.p, *self.output_shape, dtype=self.dtype)
+        lefts = torch.eye(self.p, dtype=self.dtype)
         for j in range(factors.n_neurons):
-            u, v, gate = factors.left[j : j + 1], factors.right[j : j + 1], factors.gate[j : j + 1]
+            v, gate = factors.right[j : j + 1], factors.gate[j : j + 1]
             for a in range(self.p):
-                columns[j, a] = self.forward_factors(Factors(lefts[a : a + 1], v, gate))
-            for b in range(self.q):
-                columns[j, self.p + b] = self.forward_factors(Factors(u, rights[b : b + 1], gate))
-        return columns
+                by_left[j, a] = self.forward_factors(Factors(lefts[a : a + 1], v, gate))
+        return torch.cat([by_left, self.columns(factors.left, factors.gate)], dim=1)
 
     @abstractmethod
     def norm_upper(self) -> float:

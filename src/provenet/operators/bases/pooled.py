@@ -129,12 +129,24 @@ class PooledOperator(BatchedOperator):
         features = kept[:, factors.gate]  # (n, N, a, p)
         columns = torch.zeros(factors.n_neurons, self.p + self.q, self.n, self.outputs, dtype=self.dtype)
         columns[:, : self.p] = torch.einsum("njap,jac->jpnc", features, self._by_cell(factors.right))
-        hidden = torch.einsum("njap,jp->jan", features, factors.left)
+        self._write_columns(columns[:, self.p :], torch.einsum("njap,jp->jan", features, factors.left))
+        return columns
+
+    def columns(self, left: Tensor, gate: Tensor) -> Tensor:
+        kept = self.kept
+        if kept is None or len(left) == 0:
+            return super().columns(left, gate)
+        columns = torch.zeros(len(left), self.q, self.n, self.outputs, dtype=self.dtype)
+        hidden = torch.stack([kept[:, k] @ u for k, u in zip(gate.tolist(), left, strict=True)])  # (N, n, a)
+        self._write_columns(columns, hidden.mT)
+        return columns
+
+    def _write_columns(self, columns: Tensor, hidden: Tensor) -> None:
+        """What unit second layers make of hidden values (N, a, n), into columns (N, q, n, c) of zeros."""
         shape = (self.cells, self.outputs) if self.cells_first else (self.outputs, self.cells)
-        second = columns[:, self.p :].unflatten(1, shape)  # (N, a, c, n, c) or (N, c, a, n, c)
+        second = columns.unflatten(1, shape)  # (N, a, c, n, c) or (N, c, a, n, c)
         by_cell = second if self.cells_first else second.transpose(1, 2)
         by_cell.diagonal(dim1=2, dim2=4).copy_(hidden[..., None])
-        return columns
 
     def narrowed(self, gates: Tensor, basis: Tensor) -> Operator:
         kept = self.kept

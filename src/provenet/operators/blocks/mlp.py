@@ -7,7 +7,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from provenet.operators.bases.base import Operator
+from provenet.operators.bases.base import GatedRows, Operator
 from provenet.operators.bases.pooled import FeatureOperator
 from provenet.variable import Factors, Stack
 
@@ -78,6 +78,16 @@ class MLPOperator(Operator):
             left.addmm_(back if mask is None else back.mul_(mask), self.X[rows])
             right.addmm_(self._hidden(factors, rows, mask), residual[rows])
         return left, right
+
+    @property
+    def gated_rows(self) -> GatedRows:
+        return GatedRows(self.X, self.pattern)
+
+    def columns(self, left: Tensor, gate: Tensor) -> Tensor:
+        columns = torch.zeros(len(left), self.q, self.n, self.q, dtype=self.dtype)
+        hidden = (left @ self.X.T).mul_(self.pattern.T[gate])
+        columns.diagonal(dim1=1, dim2=3).copy_(hidden[:, :, None])
+        return columns
 
     def jacobian(self, factors: Factors) -> Tensor:
         opened = self.pattern.T[factors.gate]  # (N, n)

@@ -13,11 +13,12 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
-from provenet.gauges import ConeNuclear
+from provenet.gauges import ConeGauge
 from provenet.gauges.cones.norm import ConeNorm
 from provenet.operators.wrappers.signed import SignedOperator
 from provenet.problem import Program
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.needs import CONES, KERNEL
 from provenet.solvers.neurons.amplitudes import best_amplitudes
 from provenet.solvers.neurons.place import place
 from provenet.solvers.stacks.admm import ADMM, ADMMState
@@ -28,7 +29,7 @@ from provenet.variable import Factors
 class ReluADMMState:
     """``pairs``: the program on pairs (gate, sign)."""
 
-    pairs: Program
+    pairs: Program[ConeNorm]
     admm: ADMMState
 
 
@@ -39,45 +40,39 @@ class ReluADMM(Method[ReluADMMState]):
     inner: ADMM = field(default_factory=ADMM)
 
     name = "admm"
+    needs = (CONES, KERNEL)
     check_every = 10
     patience = 200  # its last digits come slowly where arrangements are nearly alike
     max_steps = 20_000
 
-    def refuses(self, program: Program) -> str | None:
-        if not isinstance(program.gauge, ConeNuclear) or program.gauge.region is None:
-            return "it projects on the cones of ReLU's arrangements, and the program has none."
+    def declines(self, program: Program[ConeGauge]) -> str | None:
         if program.operator.q != 1:
             return "its gauge has a prox only where a neuron has one output weight; take 'frank_wolfe' or 'bm'."
-        return None if program.operator.has_kernel else "its operator has no kernel; take 'frank_wolfe' or 'bm'."
+        return None
 
-    def memory(self, program: Program) -> int:
+    def memory(self, program: Program[ConeGauge]) -> int:
         op = program.operator
-        assert isinstance(program.gauge, ConeNuclear)
-        assert program.gauge.region is not None
         rows = program.gauge.region.rows.shape[0]
         return op.dtype.itemsize * (op.kernel_rows**2 + 2 * op.n_gates * (3 * rows + 20 * op.p)) + 2 * op.held_bytes
 
-    def init(self, program: Program, start: Factors | None) -> ReluADMMState:
+    def init(self, program: Program[ConeGauge], start: Factors | None) -> ReluADMMState:
         pairs = _pairs(program)
         if start is not None:
             sign = (start.right[:, 0] < 0).long()
             start = Factors(start.left, start.right.abs(), start.gate + sign * program.operator.n_gates)
         return ReluADMMState(pairs, self.inner.init(pairs, start))
 
-    def step(self, program: Program, state: ReluADMMState) -> ReluADMMState:
+    def step(self, program: Program[ConeGauge], state: ReluADMMState) -> ReluADMMState:
         return replace(state, admm=self.inner.step(state.pairs, state.admm))
 
-    def point(self, program: Program, state: ReluADMMState) -> Point:
-        operator = state.pairs.operator
-        assert isinstance(operator, SignedOperator)
-        found = operator.unsigned(state.pairs.gauge.factorise(state.admm.a))
-        at = best_amplitudes(program, place(program, replace(found, gate=found.gate % program.operator.n_gates)))
+    def point(self, program: Program[ConeGauge], state: ReluADMMState) -> Point:
+        found, P = state.pairs.gauge.factorise(state.admm.a), program.operator.n_gates
+        signed = torch.where(found.gate[:, None] < P, found.right, -found.right)
+        at = best_amplitudes(program, place(program, Factors(found.left, signed, found.gate % P)))
         return Point(at.prediction, float(at.factors.penalty()), lambda: at.factors)
 
 
-def _pairs(program: Program) -> Program:
-    assert isinstance(program.gauge, ConeNuclear)
-    assert program.gauge.region is not None
+def _pairs(program: Program[ConeGauge]) -> Program[ConeNorm]:
     every = torch.arange(program.operator.n_gates)
     cones = program.gauge.region.restrict(torch.cat([every, every]))
-    return replace(program, operator=SignedOperator.both(program.operator), gauge=ConeNorm(cones))
+    return Program(SignedOperator.both(program.operator), program.loss, ConeNorm(cones), program.beta)

@@ -16,8 +16,6 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.losses import Loss
-from provenet.operators import MLPOperator, Operator
-from provenet.variable import Factors
 
 _STEPS = 200
 _SMALLEST = 1e-11  # δ at the end, of the mean ‖v_j‖
@@ -33,19 +31,6 @@ class SecondLayers:
     v: Tensor
     prediction: Tensor
     value: float
-
-
-def atom_columns(operator: Operator, left: Tensor, gate: Tensor) -> Tensor:
-    """A(a_j e_bᵀ) for unit vectors e_b, (N, q, n, …, c)."""
-    if isinstance(operator, MLPOperator):
-        hidden = (operator.X @ left.T).mul_(operator.pattern[:, gate])  # (n, N)
-        return torch.einsum("nj,bc->jbnc", hidden, torch.eye(operator.q, dtype=left.dtype))
-    columns = torch.empty(len(left), operator.q, *operator.output_shape, dtype=left.dtype)
-    basis = torch.eye(operator.q, dtype=left.dtype)
-    for j in range(len(left)):
-        for b in range(operator.q):
-            columns[j, b] = operator.forward_factors(Factors(left[j : j + 1], basis[b : b + 1], gate[j : j + 1]))
-    return columns
 
 
 def distinct(columns: Tensor, same: float = 1e-13) -> Tensor:

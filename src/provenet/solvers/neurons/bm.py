@@ -12,10 +12,10 @@ import math
 from dataclasses import dataclass, field, replace
 
 from provenet.certificates import Gap
-from provenet.gauges import GroupNorm, NuclearNorm
 from provenet.polar import is_large
 from provenet.problem import Program
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.needs import NUCLEAR
 from provenet.solvers.neurons.amplitudes import best_amplitudes
 from provenet.solvers.neurons.descent import Momentum, Plateau, Preconditioned
 from provenet.solvers.neurons.escape import escape
@@ -72,6 +72,7 @@ class BM(Method[BMState]):
     newton: NewtonSettings = field(default_factory=NewtonSettings)
 
     name = "bm"
+    needs = (NUCLEAR,)
 
     def __post_init__(self) -> None:
         if self.optimizer not in OPTIMIZERS:
@@ -87,12 +88,6 @@ class BM(Method[BMState]):
         object.__setattr__(self, "check_every", 10 if first_order else 1)
         object.__setattr__(self, "patience", self.epochs if first_order else 300)
         object.__setattr__(self, "max_steps", 2_000 + (self.epochs if first_order else 0))
-
-    def refuses(self, program: Program) -> str | None:
-        vectors = isinstance(program.gauge, GroupNorm) and min(program.operator.p, program.operator.q) == 1
-        if isinstance(program.gauge, NuclearNorm) or vectors:
-            return None
-        return "weight decay on the factors is the nuclear norm, and the gauge is another."
 
     def memory(self, program: Program) -> int:
         # factors and predictions of the candidates of a step; the stack is never formed where it is large

@@ -16,8 +16,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet.gauges import ProxGauge
 from provenet.problem import Program
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.needs import KERNEL, PROX
 from provenet.solvers.stacks.active import ActiveForward
 from provenet.solvers.stacks.kernel import KernelSolve
 from provenet.solvers.stacks.scale import gradient_curvature
@@ -51,19 +53,15 @@ class ADMM(Method[ADMMState]):
     first_balance: int = 10
 
     name = "admm"
+    needs = (PROX, KERNEL)
     check_every = 5
     patience = 30
-
-    def refuses(self, program: Program) -> str | None:
-        if not program.gauge.has_prox:
-            return "its gauge has no prox."
-        return None if program.operator.has_kernel else "its operator has no kernel; use 'apg' or 'bm'."
 
     def memory(self, program: Program) -> int:
         n = program.operator.kernel_rows
         return n * n * program.operator.dtype.itemsize + 7 * program.operator.stack_bytes
 
-    def init(self, program: Program, start: Factors | None) -> ADMMState:
+    def init(self, program: Program[ProxGauge], start: Factors | None) -> ADMMState:
         op, loss = program.operator, program.loss
         solve = KernelSolve(op)
         a = op.new_stack() if start is None else start.stack(op.n_gates)
@@ -77,7 +75,7 @@ class ADMM(Method[ADMMState]):
             solve, rho, metric, a, y, penalty, a, y, s, op.adjoint(s), ActiveForward(op), 0, self.first_balance
         )
 
-    def step(self, program: Program, state: ADMMState) -> ADMMState:
+    def step(self, program: Program[ProxGauge], state: ADMMState) -> ADMMState:
         op, loss, solve = program.operator, program.loss, state.solve
         a, values = program.gauge.prox(state.z + state.u, program.beta / state.rho)
         prediction, active = state.active.forward(a, values)
@@ -106,7 +104,7 @@ class ADMM(Method[ADMMState]):
         )
         return self._balance(program, state, moved) if moved.steps == state.next_balance else moved
 
-    def _balance(self, program: Program, old: ADMMState, new: ADMMState) -> ADMMState:
+    def _balance(self, program: Program[ProxGauge], old: ADMMState, new: ADMMState) -> ADMMState:
         """Residual balancing: ρ grows where the copies disagree more than they move.  Θ = −ρs is kept."""
         disagreement = float(torch.linalg.vector_norm(new.z - new.a)) / _size(new.z, new.a)
         movement = float(torch.linalg.vector_norm(new.a - old.a)) / _size(new.u)
@@ -121,11 +119,11 @@ class ADMM(Method[ADMMState]):
         new.solve.factor(rho / metric)
         return replace(new, rho=rho, metric=metric, s=new.s / ratio, u=new.u / ratio, next_balance=next_balance)
 
-    def point(self, program: Program, state: ADMMState) -> Point:
+    def point(self, program: Program[ProxGauge], state: ADMMState) -> Point:
         return Point(state.prediction, state.penalty, lambda: program.gauge.factorise(state.a))
 
 
-def _matched_ridge(program: Program, solve: KernelSolve, metric: Tensor, prediction: Tensor) -> float:
+def _matched_ridge(program: Program[ProxGauge], solve: KernelSolve, metric: Tensor, prediction: Tensor) -> float:
     """The ρ whose ridge solution just meets the dual constraint: γ°(A*Θ) = β for Θ = −ρ(ρM⁻¹ + K)⁻¹b.
 
     b is where the loss, as a parabola of curvature M around the prediction, has its minimum.  Ridge regression and the

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet.losses import Conjugate
 from provenet.problem import Program
-from provenet.solvers.interior.copositive.conjugate import Conjugate
 from provenet.solvers.interior.copositive.cuts import Cuts
 from provenet.variable import Stack
 
