@@ -65,7 +65,9 @@ def _check_factors(op: Operator, generator: torch.Generator, tol: float) -> None
         left, right = op.adjoint_factors(residual, factors)
         assert_close(left, torch.einsum("npq,nq->np", slope, factors.right), tol, "A* on factors, G v")
         assert_close(right, torch.einsum("npq,np->nq", slope, factors.left), tol, "A* on factors, Gᵀ u")
-        pulled = (op.jacobian(factors) * residual).flatten(2).sum(2)
+        jacobian = op.jacobian(factors)
+        assert_close(op.columns(factors.left, factors.gate), jacobian[:, op.p :], tol, "columns against the jacobian")
+        pulled = (jacobian * residual).flatten(2).sum(2)
         assert_close(pulled, torch.cat([left, right], dim=1), tol, "jacobian against A* on factors")
 
 

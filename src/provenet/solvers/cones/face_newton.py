@@ -49,7 +49,7 @@ def _small(at: Place) -> bool:
 
 
 def _newton(program: Program, region: Region, at: Place) -> Place | None:
-    """The best of a few damped Newton steps; None where none descends."""
+    """The best of a few damped Newton steps, ``at`` itself where it is stationary; None where none descends."""
     factors, beta = at.factors, program.beta
     slope = gradient(program, at)
     pull = beta * factors.left - slope[:, : factors.left.shape[1]]
@@ -62,8 +62,12 @@ def _newton(program: Program, region: Region, at: Place) -> Place | None:
         on_face = model.solve(there, damping * beta, coupled=True, face=along)
         if on_face is None:
             continue
+        step = to_face + on_face
+        change = float((slope * step + 0.5 * step * model.product(step, coupled=True)).sum())
+        if abs(change) <= _FLAT * abs(at.value):
+            return at  # the model has no change in store that could be told from rounding
         for length in _LENGTHS:
-            trial = _moved(program, region, factors, length * (to_face + on_face))
+            trial = _moved(program, region, factors, length * step)
             if trial.value < best.value:
                 best = trial
                 break
