@@ -11,6 +11,7 @@ import torch
 
 import provenet as pn
 from provenet.blocks.implicit import implicit_cones
+from provenet.cones import Table
 from provenet.gauges import ConeNuclear
 from provenet.solvers import Solution, to_relu
 from provenet.solvers.cones.bm import ReluBM
@@ -106,7 +107,7 @@ def test_every_token_block_trains_and_stays_feasible(block: Any, shape: tuple[in
 
 def test_convolutions_train_and_stay_feasible() -> None:
     problem = relu_problem(*[BLOCKS[0][0], normal(*BLOCKS[0][1])], 2, gates=6)
-    assert problem.program.gauge.region is not None  # their rows are a table
+    assert isinstance(problem.program.gauge.region, Table)
     solution = pn.solve(problem, method="bm", tol=1e-3, max_steps=6)
     assert solution.certificate.holds(1e-2)
     assert_feasible(solution)

@@ -145,7 +145,6 @@ def test_theorem_3_with_its_regulariser(seed: int) -> None:
     X, Y, beta = problem.X.double().numpy(), problem.loss.target.numpy(), problem.beta
     gauge = problem.program.gauge
     assert isinstance(gauge, ConeNuclear)
-    assert gauge.region is not None
     B = [cp.Variable((2, 2), PSD=True) for _ in problem.patterns]
     rays = gauge.region.faces.rays.numpy()
     hidden = [pattern[:, None] * X @ ray.T for pattern, ray in zip(problem.patterns.numpy(), rays, strict=True)]
@@ -187,7 +186,6 @@ def test_the_relaxation_is_not_tight_for_five_facets_in_space() -> None:
     assert problem.beta_max**2 - shift == pytest.approx(1.3086, abs=1e-4)
     gauge = problem.program.gauge
     assert isinstance(gauge, ConeNuclear)
-    assert gauge.region is not None
     slope = problem.program.operator.adjoint(problem.program.loss.target)
     unit = problem.beta_max / problem.program.beta_max
     bound = float(relaxed(gauge.region, slope, gauge.region.inside, torch.zeros(1, dtype=slope.dtype))) * unit
