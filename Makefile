@@ -1,6 +1,6 @@
 # make demo   set up .venv, fit real data, leave a report to look at
-# make test   set up .venv, run the tests
-# make bench  compare with other solvers
+# make test   set up .venv, run the tests; test-other-cpu: the numerical ones, as on a CPU without AVX
+# make bench  compare with other solvers; some of it: make bench ROWS='gated relu'
 # make lint   formatting, lints, types
 
 PYTHON ?= python3
@@ -12,17 +12,24 @@ INSTALL := $(PIP) install --quiet -c constraints.txt --no-build-isolation torch=
 SETTINGS := pyproject.toml constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: demo test bench lint format clean
+.PHONY: demo test test-other-cpu bench lint format clean
 
 demo: $(VENV)/.ready
 	$(BIN)/provenet demo
 
 # one thread a worker: two on small matrices are slower than one
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+
 test: $(VENV)/.ready-dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q $(TESTS)
+	$(PYTEST) $(TESTS)
+
+# the last digits of BLAS are others on other CPUs, and nothing may hang on them: here those of one without AVX
+NUMERICAL := tests/solvers tests/equivalence/test_relu.py tests/theorems
+test-other-cpu: $(VENV)/.ready-dev
+	MKL_CBWR=COMPATIBLE ATEN_CPU_CAPABILITY=default OPENBLAS_CORETYPE=Prescott $(PYTEST) $(or $(TESTS),$(NUMERICAL))
 
 bench: $(VENV)/.ready-bench
-	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks $(ROWS)
 
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .

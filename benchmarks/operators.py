@@ -11,9 +11,9 @@ Where an operator keeps its pooled features (what a fit does, as long as they fi
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,9 +23,10 @@ from torch.nn.functional import unfold
 
 import provenet as pn
 from benchmarks import bare
+from benchmarks.progress import doing
 from provenet.blocks import BLOCKS, Block
 from provenet.nn.tokens import pool_tokens
-from provenet.operators import Operator, PooledOperator, pooled
+from provenet.operators import FeatureOperator, Operator, PooledOperator
 from provenet.variable import Factors
 
 TARGET = 1.5
@@ -114,24 +115,19 @@ def summed_first(name: str, X: Tensor) -> bare.Bare:
     return bare.Grouped([summed_first("fno", x) for x in X.chunk(2, 2)])
 
 
-def with_features(operator: PooledOperator) -> bare.Bare:
+def with_features(kept: FeatureOperator) -> bare.Bare:
     """The products of pooled features that are kept (n, P, a, p)."""
-    features = operator.kept
-    assert features is not None
+    features = kept.features
     if features.shape[1] == 1:
         return bare.Pooled(features.squeeze(1))
     return bare.GatedPooled(features.squeeze(2).transpose(0, 1).contiguous())
 
 
-@contextmanager
-def nothing_kept(operator: PooledOperator) -> Iterator[None]:
+def nothing_kept(operator: PooledOperator) -> PooledOperator:
     """As on data whose features do not fit."""
-    room, features = pooled._KEEP_NUMBERS, operator._features
-    pooled._KEEP_NUMBERS, operator._features = 0, None
-    try:
-        yield
-    finally:
-        pooled._KEEP_NUMBERS, operator._features = room, features
+    other = copy.copy(operator)
+    other.kept = None
+    return other
 
 
 def costs(size: Size | None = None, names: Iterable[str] = BLOCKS) -> Iterator[Cost]:
@@ -140,6 +136,7 @@ def costs(size: Size | None = None, names: Iterable[str] = BLOCKS) -> Iterator[C
     for name in names:
         for readout in ("mean", "tokens") if make(name).tokens else ("mean",):
             for activation in ("linear", "gated_relu"):
+                doing(f"operator of {name}, {activation}, {readout}")
                 yield from block_costs(name, activation, readout, size)
 
 
@@ -152,9 +149,9 @@ def block_costs(name: str, activation: str, readout: str, size: Size) -> Iterato
     label = f"{name}, {activation}" + (f", {readout}" if block.tokens else "")
     factors = neurons(operator, size.gates)
     if isinstance(operator, PooledOperator) and operator.kept is not None:
-        yield measure(label, "features kept", operator, with_features(operator), factors, exact=True)
-        with nothing_kept(operator):
-            yield measure(label, "hidden layer", operator, hidden_layer(name, X, mean), factors, exact=linear)
+        yield measure(label, "features kept", operator, with_features(operator.kept), factors, exact=True)
+        through = nothing_kept(operator)
+        yield measure(label, "hidden layer", through, hidden_layer(name, X, mean), factors, exact=linear)
     elif linear and mean and name != "mlp":
         yield measure(label, "tokens averaged", operator, summed_first(name, X), factors, exact=True)
     elif linear and name == "attention":

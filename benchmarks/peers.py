@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 import provenet as pn
+from benchmarks.progress import doing
 from provenet.solvers.reference.cvx import CVX
 
 
@@ -20,8 +21,9 @@ class Result:
     note: str = ""
 
 
-def best_of(repeats: int, once: Callable[[], Result]) -> Result:
+def best_of(repeats: int, what: str, once: Callable[[], Result]) -> Result:
     """The fastest of a few runs: the machine's noise only ever adds."""
+    doing(what)
     return min((once() for _ in range(repeats)), key=lambda result: result.seconds)
 
 

@@ -54,6 +54,7 @@ def teacher(n: int, d: int, gates: int, seed: int = 0) -> pn.Problem:
 def measure(target: Target) -> tuple[Result, Result | None]:
     """Ours and, where it is asked for, Clarabel's through CVXPY."""
     problem = teacher(target.n, target.d, target.gates)
-    ours = best_of(target.repeats, lambda: peers.provenet(problem, target.tol))
-    theirs = best_of(target.repeats, lambda: peers.clarabel(problem)) if target.faster else None
-    return ours, theirs
+    ours = best_of(target.repeats, target.name, lambda: peers.provenet(problem, target.tol))
+    if not target.faster:
+        return ours, None
+    return ours, best_of(target.repeats, f"{target.name}: Clarabel", lambda: peers.clarabel(problem))

@@ -33,16 +33,16 @@ class Case(NamedTuple):
 def cases() -> Iterator[Case]:
     teacher = every_arrangement(*planar_teacher(), beta=1e-2)
     for method in ("auto", "frank_wolfe"):
-        ours = best_of(3, lambda m=method: provenet(teacher, 1e-6, m))
-        yield Case(f"ReLU 25 × 2, c = 5, all {len(teacher.patterns)} arrangements, β = 0.01", ours, 1e-6, 5)
+        name = f"ReLU 25 × 2, c = 5, all {len(teacher.patterns)} arrangements, β = 0.01"
+        yield Case(name, best_of(3, f"{name}: {method}", lambda m=method: provenet(teacher, 1e-6, m)), 1e-6, 5)
     X, label = spiral(60)
     for beta in (1e-2, 1e-1, 1.0, 10.0, 100.0):
         problem = every_arrangement(X, np.eye(3)[label], beta)
-        ours = best_of(3, lambda p=problem: provenet(p, 1e-6))
-        yield Case(f"ReLU spiral 60 × 2, c = 3, all {len(problem.patterns)} arrangements, β = {beta:g}", ours, 1e-6, 20)
+        name = f"ReLU spiral 60 × 2, c = 3, all {len(problem.patterns)} arrangements, β = {beta:g}"
+        yield Case(name, best_of(3, name, lambda p=problem: provenet(p, 1e-6)), 1e-6, 20)
     for classes in (10, 100):
-        ours = best_of(3, lambda c=classes: thresholded_svd(c))
-        yield Case(f"ReLU closed form, whitened 3000 × 3072, c = {classes}: the SVD step", ours, 1e-6, 1)
+        name = f"ReLU closed form, whitened 3000 × 3072, c = {classes}: the SVD step"
+        yield Case(name, best_of(3, name, lambda c=classes: thresholded_svd(c)), 1e-6, 1)
 
 
 def every_arrangement(X: np.ndarray, Y: np.ndarray, beta: float) -> pn.Problem:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch and numpy load their libraries
+# a virtual machine may show AMX and refuse it: oneDNN then fails to make torch's bfloat16 products
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # or scikit-learn skips a check
 
 import torch

@@ -12,10 +12,11 @@ import provenet
 
 ROOT = Path(provenet.__file__).parent
 FLOORS = (
-    {"deadline", "memory", "vectors"},
+    {"deadline", "memory", "space", "batches", "word", "vectors"},
     {"variable", "verify", "cones"},
     {"operators", "losses", "gauges", "gates", "nn", "data"},
     {"polar", "blocks"},
+    {"statement"},
     {"problem"},
     {"formulation", "certificates"},
     {"solvers"},

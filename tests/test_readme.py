@@ -30,17 +30,26 @@ def run(kind: str, code: str, folder: Path) -> str:
     return done.stdout
 
 
+def alike(got: float, want: float, before: str, after: str) -> bool:
+    """Whether a number may stand for another on another machine, by the words around it."""
+    if re.match(r" (s|steps)\b", after):
+        return True  # how long it took
+    if re.search(r"(gap|bound) +$", before):
+        return 0 <= got <= 10 * max(want, 1e-9)  # a step more makes it far smaller
+    if after.startswith(" neurons"):
+        return abs(got - want) <= max(0.3 * want, 1)
+    if before.endswith("accuracy "):
+        return abs(got - want) <= 0.02
+    return got == pytest.approx(want, rel=1e-3)
+
+
 def assert_same(printed: str, promised: str) -> None:
-    """The same words; numbers alike, gaps and times at least of the same kind (they differ between machines)."""
+    """The same words, and numbers alike: a last digit, which differs between machines, does not matter."""
     assert NUMBER.sub("#", printed).split() == NUMBER.sub("#", promised).split()
     for line, said in zip(printed.splitlines(), promised.splitlines(), strict=True):
-        for got, want in zip(NUMBER.findall(line), NUMBER.findall(said), strict=True):
-            if "accuracy" not in line and any(word in line for word in ("gap", "bound", "neurons", "polar")):
-                assert float(got) < 20 * max(float(want), 1e-9)
-            elif "neurons" in line:
-                assert float(got) == pytest.approx(float(want), rel=0.3 if float(want) >= 1 else 0.02)
-            else:
-                assert float(got) == pytest.approx(float(want), rel=2e-3)
+        for got, want in zip(NUMBER.finditer(line), NUMBER.finditer(said), strict=True):
+            before, after = said[: want.start()], said[want.end() :]
+            assert alike(float(got[0]), float(want[0]), before, after), f"{line!r} for {said!r}"
 
 
 def test_there_are_examples() -> None:
@@ -60,8 +69,33 @@ def test_the_examples_of_relu_run_without_a_warning(tmp_path: Path) -> None:
     assert "50 all_arrangements certified" in run("python", strict + "\n".join(blocks), tmp_path)
 
 
-def test_a_different_print_is_noticed() -> None:
+@pytest.mark.parametrize(
+    ("printed", "promised"),
+    [
+        ("primal 1.0901", "primal 1.0910"),  # a last digit and a few more
+        ("gap       7.6e-05", "gap       1.2e-05"),
+        ("relative gap 1e-12", "relative gap 8e-05"),
+        ("16 neurons by apg in 700 steps, 0.77 s", "18 neurons by apg in 20 steps, 8.01 s"),
+        ("test accuracy 0.965", "test accuracy 0.951"),
+    ],
+)
+def test_what_may_differ(printed: str, promised: str) -> None:
+    assert_same(printed, promised)
+
+
+@pytest.mark.parametrize(
+    ("printed", "promised"),
+    [
+        ("primal 1.09", "primal 1.10"),
+        ("certified", "not certified"),
+        ("gap       7.6e-04", "gap       7.5e-05"),
+        ("relative gap -1e-05", "relative gap 8e-05"),
+        ("16 neurons by apg in 700 steps", "26 neurons by apg in 700 steps"),
+        ("16 neurons by apg in 700 steps", "16 neurons by bm in 700 steps"),
+        ("test accuracy 0.965", "test accuracy 0.865"),
+        ("status certified (relative gap ≤ 0.001 asked)", "status certified (relative gap ≤ 0.0001 asked)"),
+    ],
+)
+def test_a_different_print_is_noticed(printed: str, promised: str) -> None:
     with pytest.raises(AssertionError):
-        assert_same("primal 1.0\n", "primal 2.0\n")
-    with pytest.raises(AssertionError):
-        assert_same("certified\n", "not certified\n")
+        assert_same(printed, promised)

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
+from typing import Any
 
 import numpy as np
 import pytest
 
-from provenet.verify import check, verify
-from provenet.verify.forms import BLOCKS, make_form
+from provenet.verify import Data, Statement, Verdict, Weights, samples, verify
+from provenet.verify.blocks import BLOCKS, make_form
+
+
+def judged(X: Any, Y: Any, first: Any, second: Any, gates: Any = None, **asked: Any) -> Verdict:
+    """`verify` with keywords sorted into what they are part of; those of none are settings of the block."""
+    asked |= {"X": X, "Y": Y, "first": first, "second": second, "gates": gates}
+    own = [{f.name: asked.pop(f.name) for f in fields(kind) if f.name in asked} for kind in (Data, Weights, Statement)]
+    return verify(Data(**own[0]), Weights(**own[1]), Statement(**own[2], settings=asked))
 
 
 def test_one_neuron_by_hand() -> None:
     """x = 1, y = 3, one linear neuron u = v: ½(u² − 3)² + β u² is least at u² = 3 − β, where it is 3β − β²/2."""
     beta, u = 0.5, math.sqrt(2.5)
-    verdict = verify([[1.0]], [3.0], [[u]], [[u]], loss="squared", beta=beta)
+    verdict = judged([[1.0]], [3.0], [[u]], [[u]], loss="squared", beta=beta)
     assert verdict.primal == pytest.approx(3 * beta - beta**2 / 2, rel=1e-14)
     assert verdict.relative_gap == pytest.approx(0, abs=1e-14)
     assert verdict.polar_max == pytest.approx(beta, rel=1e-14)
-    worse = verify([[1.0]], [3.0], [[1.0]], [[1.0]], loss="squared", beta=beta)
+    worse = judged([[1.0]], [3.0], [[1.0]], [[1.0]], loss="squared", beta=beta)
     assert worse.dual <= 3 * beta - beta**2 / 2 < worse.primal
 
 
@@ -35,10 +44,10 @@ def test_the_zero_network_is_optimal_from_beta_max_on(loss: str, Y: list, at_zer
     X = np.array([[1.0, 0.0], [0.5, -2.0]])
     none = np.zeros((0, 2))
     gates = np.array([[1.0, 0.0], [0.0, -1.0], [0.0, 1.0]])
-    small = verify(X, Y, none, none, none, loss=loss, beta=1e-3, gate_vectors=gates)
+    small = judged(X, Y, none, none, none, loss=loss, beta=1e-3, gate_vectors=gates)
     assert small.primal == pytest.approx(at_zero, rel=1e-14)
     assert small.relative_gap > 0.1
-    large = verify(X, Y, none, none, none, loss=loss, beta=small.polar_max, gate_vectors=gates)
+    large = judged(X, Y, none, none, none, loss=loss, beta=small.polar_max, gate_vectors=gates)
     assert large.primal == pytest.approx(at_zero, rel=1e-14)
     assert large.relative_gap == pytest.approx(0, abs=1e-13)
 
@@ -47,10 +56,10 @@ def test_every_gate_of_the_problem_counts() -> None:
     """A gate the network does not use can be the one that would help."""
     X, Y = np.array([[1.0], [-1.0]]), np.array([[0.1], [2.0]])
     left, right, gates = np.zeros((1, 1)), np.zeros((1, 1)), np.array([[1.0], [-1.0]])
-    alone = verify(X, Y, left, right, gates[:1], loss="squared", beta=0.1)
+    alone = judged(X, Y, left, right, gates[:1], loss="squared", beta=0.1)
     assert alone.polar_max == pytest.approx(0.1, rel=1e-13)
     assert alone.relative_gap == pytest.approx(0, abs=1e-13)
-    among_all = verify(X, Y, left, right, gates[:1], loss="squared", beta=0.1, gate_vectors=gates)
+    among_all = judged(X, Y, left, right, gates[:1], loss="squared", beta=0.1, gate_vectors=gates)
     assert among_all.polar_max == pytest.approx(2.0, rel=1e-13)
     assert among_all.relative_gap > 0.8
 
@@ -59,27 +68,27 @@ def test_weights_are_repetition_and_zero_leaves_out() -> None:
     rng = np.random.default_rng(0)
     X, Y, count = rng.standard_normal((6, 2)), rng.standard_normal((6, 2)), np.array([1, 0, 2, 3, 1, 1])
     network = rng.standard_normal((3, 3)), rng.standard_normal((3, 2)), rng.standard_normal((3, 3))
-    weighted = verify(X, Y, *network, loss="huber", beta=0.3, sample_weight=count, fit_intercept=True)
-    repeated = verify(X.repeat(count, 0), Y.repeat(count, 0), *network, loss="huber", beta=0.3, fit_intercept=True)
+    weighted = judged(X, Y, *network, loss="huber", beta=0.3, sample_weight=count, fit_intercept=True)
+    repeated = judged(X.repeat(count, 0), Y.repeat(count, 0), *network, loss="huber", beta=0.3, fit_intercept=True)
     assert weighted.primal == pytest.approx(repeated.primal, rel=1e-13)
     assert weighted.dual == pytest.approx(repeated.dual, rel=1e-13)
 
 
 def test_shapes_that_would_broadcast_are_refused() -> None:
     with pytest.raises(ValueError, match="Y"):
-        verify(np.ones((3, 2)), np.ones((3, 1)), np.ones((1, 2)), np.ones((1, 2)), loss="squared", beta=1.0)
+        judged(np.ones((3, 2)), np.ones((3, 1)), np.ones((1, 2)), np.ones((1, 2)), loss="squared", beta=1.0)
 
 
 def test_nan_is_no_proof() -> None:
     with pytest.raises(ValueError, match="not finite"):
-        verify([[1.0]], [3.0], [[math.nan]], [[1.0]], loss="squared", beta=1.0)
+        judged([[1.0]], [3.0], [[math.nan]], [[1.0]], loss="squared", beta=1.0)
 
 
 def test_a_good_softmax_fit_keeps_its_digits() -> None:
     """One sample, two classes, logits ±z: the loss and its conjugate are functions of s = 1/(1 + e^2z), here 1e-18."""
     z, beta = 20.0, 1e-12
     u = math.sqrt(z)
-    verdict = verify([[1.0]], [0], [[u]], [[u, -u]], loss="softmax", beta=beta)
+    verdict = judged([[1.0]], [0], [[u]], [[u, -u]], loss="softmax", beta=beta)
     s = math.exp(-2 * z)
     tau = min(1.0, beta / (s * math.sqrt(2)))
     assert verdict.primal == pytest.approx(s + beta / 2 * 3 * z, rel=1e-14)
@@ -105,12 +114,10 @@ def test_what_no_verdict_can_be_about_is_refused(name: str, change: dict) -> Non
     none = np.zeros((0, 1))
     asked = {"X": [[1.0], [2.0]], "Y": np.ones((2, 2)), "loss": "squared", "beta": 1e5} | change
     with pytest.raises(ValueError, match=name):
-        verify(first=none, second=np.zeros((0, 2)), **asked)
+        judged(first=none, second=np.zeros((0, 2)), **asked)
 
 
 POOL = [[0.5, -1.0, 0.0, 0.25], [0.0, 2.0, 1.0, 1.0]]
-SETTINGS = {"fit_intercept": False, "scale": None, "grid": None, "window": 3}
-SETTINGS |= {"kernel": 3, "stride": 1, "padding": 0, "dilation": 1, "pool": 1}
 FORMS = [  # block, the shape of a sample, settings, (p, q) for three outputs
     ("mlp", (4,), {}, (4, 3)),
     ("mlp", (4,), {"fit_intercept": True}, (5, 3)),
@@ -135,7 +142,7 @@ def test_every_block_has_a_form() -> None:
 def test_slopes_are_adjoint_to_outputs(block: str, sample: tuple, settings: dict, sizes: tuple) -> None:
     """⟨A_k*Θ, uvᵀ⟩ = ⟨Θ, B(D_k Φ u, v)⟩, and rounding stays within what is allowed for it, seen from long double."""
     rng = np.random.default_rng(0)
-    form = make_form(block, (50, *sample), SETTINGS | settings)
+    form = make_form(block, (50, *sample), settings)
     X = rng.standard_normal((50, *sample))
     u, v, gate = (rng.standard_normal((1, size)) for size in (*sizes, sizes[0]))
     ready = form.prepare(X)
@@ -159,7 +166,7 @@ def test_one_token_of_one_feature_is_an_mlp(block: str, readout: str) -> None:
     """x = 1, y = 3 once more: every token block is Σ u v there."""
     beta, u = 0.5, math.sqrt(2.5)
     Y = [3.0] if readout == "mean" else [[3.0]]
-    verdict = verify([[[1.0]]], Y, [[u]], [[u]], block=block, readout=readout, loss="squared", beta=beta)
+    verdict = judged([[[1.0]]], Y, [[u]], [[u]], block=block, readout=readout, loss="squared", beta=beta)
     assert verdict.primal == pytest.approx(3 * beta - beta**2 / 2, rel=1e-14)
     assert verdict.relative_gap == pytest.approx(0, abs=2e-14)
 
@@ -167,12 +174,12 @@ def test_one_token_of_one_feature_is_an_mlp(block: str, readout: str) -> None:
 def test_attention_by_hand() -> None:
     """Two tokens, 1 and 2, one feature, w₁ = w₂ = 1: hidden [[1, 2], [2, 4]], outputs 1·1 + 2·2 = 5 and 2 + 8 = 10."""
     X, one = [[[1.0], [2.0]]], [[1.0]]
-    tokens = verify(X, [[5.0, 10.0]], one, one, block="attention", readout="tokens", loss="squared", beta=0.5)
-    mean = verify(X, [7.5], one, one, block="attention", loss="squared", beta=0.5)
+    tokens = judged(X, [[5.0, 10.0]], one, one, block="attention", readout="tokens", loss="squared", beta=0.5)
+    mean = judged(X, [7.5], one, one, block="attention", loss="squared", beta=0.5)
     assert tokens.primal == mean.primal == pytest.approx(0.5, rel=1e-15)
-    masked = verify([[[1.0], [9.0]]], [1.0], one, one, block="attention", loss="squared", beta=0.5, mask=[[1, 0]])
+    masked = judged([[[1.0], [9.0]]], [1.0], one, one, block="attention", loss="squared", beta=0.5, mask=[[1, 0]])
     assert masked.primal == pytest.approx(0.5, rel=1e-15)
-    wrong = verify(
+    wrong = judged(
         X, [[5.0, 0.0]], one, one, block="attention", readout="tokens", loss="squared", beta=0.5, mask=[[1, 0]]
     )
     assert wrong.primal == pytest.approx(0.5 + 16 / 2, rel=1e-15)  # alone, the first token gives 1, not 5
@@ -185,9 +192,9 @@ def test_groups_are_blocks_of_their_own() -> None:
     first, second, gates = (0.1 * rng.standard_normal((4, size)) for size in (6, 2, 6))
     group = np.array([0, 1, 1, 0])
     asked = {"loss": "huber", "beta": 1e3}
-    both = verify(X, Y, first, second, gates, block="bfno", groups=2, group=group, gate_group=group, **asked)
+    both = judged(X, Y, first, second, gates, block="bfno", groups=2, group=group, gate_group=group, **asked)
     alone = [
-        verify(X[..., 2 * b : 2 * b + 2], Y[:, 2 * b : 2 * b + 2], *(a[group == b] for a in (first, second, gates)),
+        judged(X[..., 2 * b : 2 * b + 2], Y[:, 2 * b : 2 * b + 2], *(a[group == b] for a in (first, second, gates)),
                block="fno", **asked)
         for b in (0, 1)
     ]  # fmt: skip
@@ -205,9 +212,9 @@ def test_batches_change_nothing(readout: str, monkeypatch: pytest.MonkeyPatch) -
     network = [rng.standard_normal((3, 4)) for _ in range(3)]
     asked = {"block": "attention", "loss": "squared", "beta": 0.1, "readout": readout, "mask": mask}
     asked["sample_weight"] = rng.integers(0, 3, 50)
-    whole = verify(X, Y, *network, **asked)
-    monkeypatch.setattr(check, "_BATCH_NUMBERS", 1)
-    parts = verify(X, Y, *network, **asked)
+    whole = judged(X, Y, *network, **asked)
+    monkeypatch.setattr(samples, "_BATCH_NUMBERS", 1)
+    parts = judged(X, Y, *network, **asked)
     assert whole.primal == pytest.approx(parts.primal, rel=1e-13)
     assert whole.dual == pytest.approx(parts.dual, rel=1e-12)
     assert whole.polar_max == pytest.approx(parts.polar_max, rel=1e-12)
@@ -225,6 +232,7 @@ def test_batches_change_nothing(readout: str, monkeypatch: pytest.MonkeyPatch) -
         ("grid", {"block": "fno", "grid": (2, 3)}),
         ("grid", {"block": "poolformer", "X": np.ones((2, 3, 2))}),
         ("scale", {"scale": "sqrt"}),
+        ("settings", {"kernel": 3}),
         ("mask", {"mask": [[1, 1, 1, 1], [0, 0, 0, 0]]}),
         ("mask", {"mask": [[1, 1], [1, 1]]}),
         ("first", {"first": np.zeros((0, 3))}),
@@ -247,4 +255,4 @@ def test_what_fits_no_block_is_refused(name: str, change: dict) -> None:
     asked = {"X": np.ones((2, 4, 2)), "Y": np.ones((2, 2)), "block": "attention", "loss": "squared", "beta": 1.0}
     asked |= {"first": np.zeros((0, 4)), "second": np.zeros((0, 4))} | change
     with pytest.raises(ValueError, match=f"^{name}: "):
-        verify(**asked)
+        judged(**asked)

@@ -8,8 +8,12 @@ import numpy as np
 import pytest
 
 import provenet as pn
-from provenet.verify import verify
+from provenet.verify import Data, Statement, Verdict, Weights, verify
 from provenet.verify.cones import cone_bound, is_reached, projected_length, sectors
+
+
+def judged(X: Any, Y: Any, weights: Any, loss: str = "squared", **scope: Any) -> Verdict:
+    return verify(Data(X, Y), Weights(*weights), Statement(loss, 0.5, relu=True, **scope))
 
 
 def solved(d: int, c: int, gates: Any, loss: str = "squared", beta: float = 0.5) -> tuple[Any, Any, Any, Any, Any]:
@@ -26,7 +30,7 @@ def solved(d: int, c: int, gates: Any, loss: str = "squared", beta: float = 0.5)
 @pytest.mark.parametrize(("d", "c", "gates"), [(2, 3, "all"), (2, 1, "all"), (3, 1, 30), (3, 2, 30), (5, 1, 20)])
 def test_it_agrees_with_the_certificate(d: int, c: int, gates: Any) -> None:
     X, Y, problem, certificate, weights = solved(d, c, gates)
-    found = verify(X, Y, *weights, relu=True, loss="squared", beta=0.5, gate_vectors=problem.gate_vectors.numpy())
+    found = judged(X, Y, weights, gate_vectors=problem.gate_vectors.numpy())
     assert found.primal == pytest.approx(certificate.primal, rel=1e-12)
     assert found.dual == pytest.approx(certificate.dual, rel=1e-6)
     assert found.polar_max == pytest.approx(certificate.polar_max, rel=1e-6)
@@ -39,7 +43,7 @@ def test_all_arrangements_of_the_plane_by_its_own_sweep(loss: str) -> None:
     rows = X / np.linalg.norm(X, axis=1, keepdims=True)
     found = {tuple(pattern) for pattern in sectors(rows) @ X.T > 0}
     assert found - {(False,) * 20} == {tuple(pattern) for pattern in problem.patterns.tolist()} - {(False,) * 20}
-    verdict = verify(X, Y, *weights, relu=True, loss=loss, beta=0.5, all_arrangements=True)
+    verdict = judged(X, Y, weights, loss, all_arrangements=True)
     assert verdict.relative_gap <= 1e-6
     assert verdict.dual == pytest.approx(certificate.dual, rel=1e-6)
 
@@ -66,24 +70,24 @@ def test_no_direction_of_the_cone_pulls_harder(p: int, q: int) -> None:
 def test_a_network_that_is_not_optimal_is_not_proven() -> None:
     X, Y, problem, certificate, (first, second) = solved(2, 3, "all")
     vectors = problem.gate_vectors.numpy()
-    worse = verify(X, Y, 1.1 * first, second, relu=True, loss="squared", beta=0.5, gate_vectors=vectors)
+    worse = judged(X, Y, (1.1 * first, second), gate_vectors=vectors)
     assert worse.primal > certificate.primal
     assert worse.dual <= certificate.primal
     assert worse.relative_gap > 1e-4
-    zero = verify(X, Y, first[:0], second[:0], relu=True, loss="squared", beta=0.5, gate_vectors=vectors)
+    zero = judged(X, Y, (first[:0], second[:0]), gate_vectors=vectors)
     assert zero.primal == pytest.approx((Y**2).sum() / 2)
 
 
 def test_wrong_use() -> None:
     X, Y, _, _, (first, second) = solved(3, 1, 5)
     with pytest.raises(ValueError, match="gates: a ReLU neuron is its own gate"):
-        verify(X, Y, first, second, first, relu=True, loss="squared", beta=0.5)
+        judged(X, Y, (first, second, first))
     with pytest.raises(ValueError, match="all_arrangements: they are found in the plane alone"):
-        verify(X, Y, first, second, relu=True, loss="squared", beta=0.5, all_arrangements=True)
+        judged(X, Y, (first, second), all_arrangements=True)
     with pytest.raises(ValueError, match="all_arrangements: it goes with relu"):
-        verify(X, Y, first, second, loss="squared", beta=0.5, all_arrangements=True)
+        Statement("squared", 0.5, all_arrangements=True)
     with pytest.raises(ValueError, match="give one of the two"):
-        verify(X, Y, first, second, relu=True, loss="squared", beta=0.5, all_arrangements=True, gate_vectors=first)
+        judged(X, Y, (first, second), all_arrangements=True, gate_vectors=first)
 
 
 @pytest.mark.parametrize(("rank", "d"), [(2, 5), (3, 6)])
@@ -106,7 +110,7 @@ def test_rows_of_low_rank_are_judged_where_they_lie(rank: int, d: int) -> None:
 def test_a_rough_bound_is_called_rough() -> None:
     """Several outputs in four dimensions have the spectral norm, which is the number only for a u of the cone."""
     X, Y, problem, certificate, weights = solved(4, 3, 12)
-    found = verify(X, Y, *weights, relu=True, loss="squared", beta=0.5, gate_vectors=problem.gate_vectors.numpy())
+    found = judged(X, Y, weights, gate_vectors=problem.gate_vectors.numpy())
     assert found.primal == pytest.approx(certificate.primal, rel=1e-12)
     assert found.polar_max > certificate.polar_max
     assert not found.exact

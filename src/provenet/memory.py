@@ -3,21 +3,65 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 
-def available_bytes() -> int | None:
-    """Memory that can still be had, where the system tells."""
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            if line.startswith("MemAvailable:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass  # not Linux: ask for the physical pages instead
-    try:
+def available_bytes(root: Path = Path("/")) -> int | None:
+    """Memory that can still be had, where the system tells: the machine's, or less where a container has a limit."""
+    known = [size for size in (_of_machine(root), *_of_containers(root)) if size is not None]
+    return max(min(known), 0) if known else None
+
+
+def _of_machine(root: Path) -> int | None:
+    free = _named(root / "proc/meminfo", "MemAvailable:")
+    if free is not None:
+        return free * 1024
+    try:  # not Linux: ask for the physical pages instead
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
         return None
+
+
+def _of_containers(root: Path) -> Iterator[int]:
+    """What this process's control group, and each that it is inside of, leaves; versions 2 and 1 of the kernel's.
+
+    What is used but could be dropped at once, pages of files read before, counts as free.
+    """
+    for line in (_text(root / "proc/self/cgroup") or "").splitlines():
+        _, kinds, path = line.split(":", 2)
+        if kinds == "":
+            top, limit, used, dropped = "sys/fs/cgroup", "memory.max", "memory.current", "inactive_file"
+        elif "memory" in kinds.split(","):
+            top, limit, used = "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"
+            dropped = "total_inactive_file"
+        else:
+            continue
+        inside = Path(path.strip("/"))
+        for group in (inside, *inside.parents):
+            folder = root / top / group
+            most, taken = _number(folder / limit), _number(folder / used)
+            if most is not None and taken is not None:
+                yield most - taken + (_named(folder / "memory.stat", dropped) or 0)
+
+
+def _text(path: Path) -> str | None:
+    try:
+        return path.read_text()
+    except OSError:
+        return None
+
+
+def _number(path: Path) -> int | None:
+    """None also where the file says "max", no limit."""
+    text = (_text(path) or "").strip()
+    return int(text) if text.isdecimal() else None
+
+
+def _named(path: Path, name: str) -> int | None:
+    """The number of a line "name number …"."""
+    lines = (line.split() for line in (_text(path) or "").splitlines())
+    return next((int(words[1]) for words in lines if words[:1] == [name]), None)
 
 
 def fits(needed: int, share: float = 0.9) -> bool:

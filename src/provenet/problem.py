@@ -8,20 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from numbers import Real
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from typing_extensions import TypeVar
 
-from provenet.blocks import Block
-from provenet.gates import pattern_key
+from provenet.blocks import Block, OnData
+from provenet.gates import Gates, pattern_key
 from provenet.gauges import Bounds, Gauge
-from provenet.gauges.prox.mixed import WEIGHT_DECAY
+from provenet.gauges.prox.mixed import Penalty
 from provenet.losses import Loss
 from provenet.operators import Operator
 from provenet.polar import polar_bounds
+from provenet.space import Placed, Space
+from provenet.statement import Scope, Statement
 from provenet.variable import Factors, Neurons
 
 _TINY = torch.finfo(torch.float64).tiny
@@ -30,7 +31,7 @@ G_co = TypeVar("G_co", bound=Gauge, covariant=True, default=Gauge)
 
 
 @dataclass(frozen=True)
-class Program(Generic[G_co]):
+class Program(Placed, Generic[G_co]):
     """min_Z L(A(Z)) + β Σ_k γ(Z_k)  (BM eq. 16, AT Thm 3.1–4.8).  ``Program[ProxGauge]``: its gauge has a prox."""
 
     operator: Operator
@@ -61,64 +62,99 @@ class Program(Generic[G_co]):
         gauge: Any = self.gauge.restrict(gates)
         return replace(self, operator=self.operator.restrict(gates), gauge=gauge)
 
-    def to(self, dtype: torch.dtype) -> Program[G_co]:
-        return replace(self, operator=self.operator.to(dtype), loss=self.loss.to(dtype))
+
+class Units(NamedTuple):
+    """What one unit of the program is in the user's: of X, Z, Y, the objective and β.  All are powers of two, so that
+    no change of units rounds: Z = z·Z̃, Ŷ = y·(the program's Ŷ), objective = value·(the program's objective)."""
+
+    x: float
+    z: float
+    y: float
+    value: float
+    beta: float
+
+    def normalised_beta(self, beta: float) -> float:
+        """β in the program's units, where it is a number a program can work with."""
+        normalised = float(beta) / self.beta
+        if not _TINY <= normalised < float("inf"):
+            raise ValueError(
+                f"beta: {beta!r} is out of all proportion to the data, whose unit of beta is {self.beta:.3g}."
+            )
+        return normalised
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A block on data.
+    """A statement on data X, Y (in ``loss``), in the data's own units; ``program`` is the same in normalised ``units``.
 
-    ``program`` is in normalised units: X, Y and the sample weights are divided by powers of four (exact), so that
-    Z = unit·Z̃, Ŷ = output_unit·(normalised Ŷ) and objective = value_scale·(normalised objective).  ``gate_vectors``
-    (P, p) and ``patterns`` (P, n·ρ) are None and all ones for linear activation.  ``gate_group`` (P,) is the group of
-    features each gate sees, None where the block has one group; ``mask`` (n, s) says which tokens count, None: all.
-    ``complete``: the gates are all arrangements there are.  ``penalty``: the norms of the first and second layer.
+    ``mask`` (n, s) says which tokens count, None: all.
     """
 
-    block: Block
-    activation: str
-    readout: str
+    statement: Statement
     X: Tensor
+    mask: Tensor | None
     loss: Loss
-    beta: float
-    gate_vectors: Tensor | None
-    patterns: Tensor
+    gates: Gates
     program: Program
-    unit: float
-    output_unit: float
-    value_scale: float
-    gate_group: Tensor | None = None
-    mask: Tensor | None = None
-    complete: bool = False
-    penalty: tuple[float, float] = WEIGHT_DECAY
+    units: Units
 
     @property
-    def scope(self) -> str:
+    def block(self) -> Block:
+        return self.statement.block
+
+    @property
+    def activation(self) -> str:
+        return self.statement.activation
+
+    @property
+    def readout(self) -> str:
+        return self.statement.readout
+
+    @property
+    def beta(self) -> float:
+        return self.statement.beta
+
+    @property
+    def penalty(self) -> Penalty:
+        """The norms of the first and second layer."""
+        return self.statement.penalty
+
+    @property
+    def scope(self) -> Scope:
         """What a certificate of this problem speaks of."""
-        if self.activation == "linear":
-            return "linear"
-        return "all_arrangements" if self.complete else "fixed_gates"
+        return self.statement.scope
 
     @property
-    def _beta_unit(self) -> float:
-        return self.value_scale / self.unit
+    def gate_vectors(self) -> Tensor | None:
+        """(P, p); None for linear activation."""
+        return self.gates.vectors
+
+    @property
+    def patterns(self) -> Tensor:
+        """(P, n·ρ) bool."""
+        return self.gates.patterns
 
     @property
     def beta_max(self) -> float:
         """From here on the zero network is optimal."""
-        return self.program.beta_max * self._beta_unit
+        return self.program.beta_max * self.units.beta
+
+    @property
+    def on_data(self) -> OnData:
+        """The block on this problem's data; what is looked up of them is kept with what is returned, not here."""
+        return self.block.on(self.X, self.loss.target.shape[-1], self.readout, self.mask)
 
     def with_beta(self, beta: float) -> Problem:
-        normalised = normalised_beta(beta, self._beta_unit)
-        return replace(self, beta=float(beta), program=self.program.with_beta(normalised))
+        statement = self.statement.with_beta(beta)
+        program = self.program.with_beta(self.units.normalised_beta(statement.beta))
+        return replace(self, statement=statement, program=program)
 
     def network(self, factors: Factors) -> nn.Module:
         """The network of factors in normalised units."""
         relu = self.activation == "relu"
         gates = None if self.gate_vectors is None or relu else self.gate_vectors[factors.gate]
-        group = None if self.gate_group is None else self.gate_group[factors.gate]
-        return self.block.network(factors.scaled(self.unit**0.5), gates, self.readout, group, relu)
+        group = None if self.gates.group is None else self.gates.group[factors.gate]
+        return self.block.network(factors.scaled(self.units.z**0.5), gates, self.readout, group, relu)
 
     def neurons(self, network: nn.Module) -> Neurons:
         """The network's weights, checked to be of this problem's shape and activation; in the user's units."""
@@ -141,18 +177,19 @@ class Problem:
             group = torch.zeros(left.shape[0], dtype=torch.long)
         vectors = left if relu else gates
         gate = group if vectors is None else self._find_gates(vectors, group)
-        return Factors(left, right, gate).to(torch.float64).scaled(self.unit**-0.5)
+        return Factors(left, right, gate).to(Space()).scaled(self.units.z**-0.5)
 
     def _find_gates(self, gates: Tensor, group: Tensor) -> Tensor:
         """Which of the problem's gates each neuron has: the one in its group with the same pattern."""
         found = torch.zeros(len(gates), dtype=torch.long)
-        own = torch.zeros(len(self.patterns), dtype=torch.long) if self.gate_group is None else self.gate_group
+        own = torch.zeros(len(self.patterns), dtype=torch.long) if self.gates.group is None else self.gates.group
+        rows = self.on_data.groups
         for b in torch.unique(group).tolist():
             mine = torch.nonzero(own == b).flatten()
             known = {pattern_key(self.patterns[k]): int(k) for k in mine}
             members = torch.nonzero(group == b).flatten()
             distinct, which = torch.unique(gates[members].to(torch.float64), dim=0, return_inverse=True)
-            patterns, _ = self.block.patterns(self.X, distinct, b)
+            patterns, _ = rows[b].patterns(distinct)
             names = [known.get(pattern_key(pattern)) for pattern in patterns]
             if None in names:
                 raise ValueError(
@@ -162,17 +199,3 @@ class Problem:
                 )
             found[members] = torch.tensor(names, dtype=torch.long)[which]
         return found
-
-
-def check_beta(beta: float) -> None:
-    if isinstance(beta, bool) or not isinstance(beta, Real) or not (0 < beta < float("inf")):
-        raise ValueError(f"beta: it must be a positive, finite number, got {beta!r}.")
-
-
-def normalised_beta(beta: float, unit: float) -> float:
-    """β/unit, where both are numbers a program can work with."""
-    check_beta(beta)
-    normalised = float(beta) / unit
-    if not _TINY <= normalised < float("inf"):
-        raise ValueError(f"beta: {beta!r} is out of all proportion to the data, whose unit of beta is {unit:.3g}.")
-    return normalised

@@ -12,13 +12,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from provenet.space import Placed, Space
 from provenet.vectors import unit
 
 Stack = Tensor
 
 
 @dataclass(frozen=True)
-class Factors:
+class Factors(Placed):
     """Neurons ``(u_j, v_j)``, each behind one gate (BM eq. 17, 18).
 
     left: (N, p) first-layer weights.  right: (N, q) second-layer weights.  gate: (N,) gate of each neuron.
@@ -65,12 +66,14 @@ class Factors:
         """Both layers times ``factor``: the stack times ``factor²``."""
         return Factors(self.left * factor, self.right * factor, self.gate)
 
-    def to(self, dtype: torch.dtype) -> Factors:
-        return Factors(self.left.to(dtype), self.right.to(dtype), self.gate)
+    @property
+    def space(self) -> Space:
+        return Space.of(self.left)
 
     @staticmethod
-    def empty(p: int, q: int, dtype: torch.dtype = torch.float64) -> Factors:
-        return Factors(torch.zeros(0, p, dtype=dtype), torch.zeros(0, q, dtype=dtype), torch.zeros(0, dtype=torch.long))
+    def empty(p: int, q: int, space: Space | None = None) -> Factors:
+        space = space or Space()
+        return Factors(space.zeros(0, p), space.zeros(0, q), space.zeros(0, dtype=torch.long))
 
     @staticmethod
     def join(*parts: Factors) -> Factors:
@@ -96,7 +99,7 @@ class ByGate:
         order = torch.argsort(self.group, stable=True)
         first = torch.cumsum(self.counts, 0) - self.counts
         self.slot = torch.empty_like(self.group)
-        self.slot[order] = torch.arange(gate.numel()) - first[self.group[order]]
+        self.slot[order] = torch.arange(gate.numel(), device=gate.device) - first[self.group[order]]
 
     def gather(self, rows: Tensor) -> Tensor:
         """(N, …) → (gates, width, …)."""
@@ -128,7 +131,7 @@ def factorise(stack: Stack, gates: Tensor | None = None) -> Factors:
     p, q = stack.shape[1:]
     active = torch.nonzero(stack.abs().amax(dim=(1, 2)) > 0).flatten()
     if active.numel() == 0:
-        return Factors.empty(p, q, stack.dtype)
+        return Factors.empty(p, q, Space.of(stack))
     if min(p, q) == 1:  # one neuron a gate: the SVD is a norm
         return _factorise_vectors(stack[active], active if gates is None else gates[active])
     U, sigma, Vh = torch.linalg.svd(stack[active], full_matrices=False)

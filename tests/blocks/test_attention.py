@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet import nn
+from provenet import batches, nn
 from provenet.operators import attention_operator
 from provenet.testing import check_block, check_operator
 from provenet.variable import Factors
@@ -81,10 +81,8 @@ def test_contracts(activation, readout, scale, masked):
 @pytest.mark.parametrize(("activation", "readout"), BOTH)
 def test_contracts_where_nothing_is_kept(activation, readout, monkeypatch):
     """Moments made batch by batch, gate by gate, and the kernel in blocks; heads through their attention matrices."""
-    monkeypatch.setattr("provenet.operators.bases.moments._KEEP_NUMBERS", 0)
-    monkeypatch.setattr("provenet.operators.bases.moments._TILE_NUMBERS", 10)
-    monkeypatch.setattr("provenet.operators.bases.moments._BLOCK_NUMBERS", 40)
-    monkeypatch.setattr("provenet.operators.bases.batched._TILE_BYTES", 4000)
+    for budget, size in (("KEPT", 0), ("TILE", 80), ("BLOCK", 320), ("BATCH", 4000)):
+        monkeypatch.setattr(batches, budget, size)
     for outputs in (2, 5):
         check_operator(operator_of(pn.SelfAttention("sqrt_d"), tokens(), activation, outputs, readout, some_mask()))
 
@@ -92,8 +90,8 @@ def test_contracts_where_nothing_is_kept(activation, readout, monkeypatch):
 def operator_of(block, X, activation, outputs, readout, mask):
     X = X if mask is None else X * mask.unsqueeze(2)
     vectors = torch.randn(3, X.shape[2] ** 2, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    patterns = None if activation == "linear" else block.patterns(X, vectors)[0]
-    return block.operator(X, patterns, outputs, readout, 2.0, mask)
+    (rows,) = block.on(X, outputs, readout, mask).groups
+    return rows.operator(None if activation == "linear" else rows.patterns(vectors)[0], 2.0)
 
 
 @pytest.mark.parametrize("readout", READOUTS)
@@ -205,14 +203,14 @@ def test_one_gate_of_many_features_has_its_adjoint():
 
 
 def test_exact_ties_are_open_and_rounding_never_decides():
-    block = pn.SelfAttention()
     X = torch.tensor([[[1.0, 1.0], [1.0, -1.0]]], dtype=torch.float64)
+    (rows,) = pn.SelfAttention().on(X, 1).groups
     tie = torch.eye(2, dtype=torch.float64).reshape(1, 4)  # x_tᵀ I x_r = 0 for t ≠ r, in any order
-    pattern, torn = block.patterns(X, tie)
+    pattern, torn = rows.patterns(tie)
     assert pattern.tolist() == [[True] * 4]
     assert not bool(torn)
     near = torch.tensor([[0.1 + 0.2, 0.0, 0.0, 0.3]], dtype=torch.float64)  # 0.30000000000000004 − 0.3
-    assert bool(block.patterns(X, near)[1])
+    assert bool(rows.patterns(near)[1])
 
 
 @pytest.mark.parametrize("activation", ACTIVATIONS)

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet.operators.bases import pooled as pooled_operators
+from provenet import batches
 from provenet.testing import check_block, check_operator
 
 ACTIVATIONS = ("linear", "gated_relu")
@@ -118,7 +118,7 @@ def test_contracts(shape: tuple[int, ...], settings: dict[str, Any], activation:
 def test_contracts_through_the_hidden_layer(
     shape: tuple[int, ...], settings: dict[str, Any], activation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pooled_operators, "_KEEP_NUMBERS", 0)
+    monkeypatch.setattr(batches, "MOST_KEPT", 0)
     operator = problem(shape, settings, activation).program.operator
     assert operator.kept is None
     check_operator(operator)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet import batches
 from provenet.operators.blocks import mixer as mixer_operators
 from provenet.testing import check_block, check_operator
 from provenet.variable import Factors
@@ -69,9 +70,8 @@ def test_contracts(activation: str, readout: str, s: int, d: int) -> None:
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_batches_change_nothing(monkeypatch: pytest.MonkeyPatch, activation: str, readout: str) -> None:
     """A sample at a time, and X cast batch by batch."""
-    monkeypatch.setattr("provenet.operators.bases.batched._TILE_BYTES", 1)
-    monkeypatch.setattr("provenet.operators.bases.batched._KEEP_BYTES", 0)
-    monkeypatch.setattr("provenet.operators.bases.pooled._KEEP_NUMBERS", 0)
+    for budget in ("BATCH", "KEPT_INPUTS", "MOST_KEPT"):
+        monkeypatch.setattr(batches, budget, 0)
     check_operator(problem_of(tokens(4, 2, 3), activation, readout).program.operator)
 
 
@@ -128,11 +128,11 @@ def test_dead_features_decide_nothing() -> None:
     """A feature that is zero throughout lies on every gate's plane, in any order of summation: the gate is open."""
     X = tokens(5, 3, 4)
     X[:, :, 2] = 0
-    block = pn.Mixer()
-    patterns, torn = block.patterns(torch.from_numpy(X), torch.randn(6, 9, dtype=torch.float64))
+    (rows,) = pn.Mixer().on(torch.from_numpy(X), 1).groups
+    patterns, torn = rows.patterns(torch.randn(6, 9, dtype=torch.float64))
     assert not bool(torn.any())
     assert bool(patterns.view(6, 5, 3, 4)[..., 2].all())
-    check_block(block, X, "gated_relu", outputs=2)
+    check_block(pn.Mixer(), X, "gated_relu", outputs=2)
 
 
 def test_a_gate_on_a_row_of_the_data_is_refused() -> None:

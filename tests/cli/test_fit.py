@@ -89,7 +89,7 @@ def test_huber_and_cross_validation(run, flowers):
     assert answer.code == 0, answer.err
     loaded = load("model")
     assert isinstance(loaded, pn.ProvenRegressorCV)
-    assert loaded.saved_.loss_settings == {"delta": 0.5}
+    assert loaded.saved_.statement.loss_settings == {"delta": 0.5}
     assert loaded.beta_ == answer.json["beta"]
 
 

@@ -19,7 +19,7 @@ def test_the_norms_go_all_the_way(run, flowers, tmp_path):
     assert fitted.json["certificate"]["penalty"] == [1, 2]
     assert "‖u‖₁² + ‖v‖₂²" in (tmp_path / "model" / "report.html").read_text(encoding="utf-8")
     loaded = load("model")
-    assert tuple(loaded.penalty) == loaded.saved_.penalty == loaded.certificate_.penalty == (1, 2)
+    assert tuple(loaded.penalty) == loaded.saved_.statement.penalty == loaded.certificate_.penalty == (1, 2)
     assert bool(((loaded.network_.first != 0).sum(1) == 1).all())  # C = 1: a neuron reads one column
     certified = run("certify", "model", flowers)
     assert certified.code == 0, certified.err

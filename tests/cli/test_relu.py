@@ -42,7 +42,7 @@ def test_fit_predict_certify_export(table: Path, tmp_path: Path) -> None:
     assert run("predict", out, table).exit_code == 0
     model = pn.load(out)
     assert model.network_.activation == "relu"
-    assert model.saved_.complete
+    assert model.saved_.statement.complete
 
 
 def test_sampled_patterns_have_their_own_scope(table: Path, tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from provenet.blocks import BLOCKS
-from provenet.testing import check_block, check_operator
+from provenet.testing import check_block, check_operator, check_rows
 from provenet.testing.bank import example_case
 from provenet.testing.examples import EXAMPLES, Example, examples
 
@@ -29,6 +29,13 @@ def test_block(example: Example, readout: str, activation: str) -> None:
 @pytest.mark.parametrize(("example", "readout"), EVERY, ids=NAMES)
 def test_operator(example: Example, readout: str, activation: str) -> None:
     check_operator(example_case(example, activation=activation, readout=readout, n=5).problem.program.operator)
+
+
+@pytest.mark.parametrize("example", list(examples()), ids=str)
+def test_rows(example: Example) -> None:
+    for n in (1, 5):
+        X, mask = example.samples(n), example.mask(n)
+        check_rows(example.block, X if mask is None else X * mask[..., None], example.outputs)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,14 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
+from provenet import batches
+from provenet.blocks import BFNO
+from provenet.formulation import formulate
 from provenet.operators import MLPOperator
+from provenet.operators.wrappers.signed import SignedOperator
 from provenet.testing import check_operator
 
 
@@ -33,7 +38,7 @@ def test_mlp_operator_is_the_formula(gates: int) -> None:
 
 def test_tiles_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """The rows are worked on in tiles; a tile of one row gives the same."""
-    monkeypatch.setattr("provenet.operators.blocks.mlp._TILE_BYTES", 1)
+    monkeypatch.setattr(batches, "CACHE", 0)
     check_operator(operator(7, 3, 5, 2))
 
 
@@ -45,3 +50,19 @@ def test_a_wrong_adjoint_is_found() -> None:
     op = operator(7, 3, 5, 2)
     with pytest.raises(AssertionError, match="dot test"):
         check_operator(Wrong(op.X, op.pattern, 2))
+
+
+def test_what_restrict_copies_is_counted() -> None:
+    """A column of the pattern for every gate."""
+    op = operator(7, 3, 5, 2)
+    assert op.held_bytes == 7 * 5 * 8
+    assert op.restrict(torch.tensor([4, 1])).held_bytes == 7 * 2 * 8
+    assert SignedOperator.both(op).held_bytes == 7 * 10 * 8
+
+
+def test_groups_hold_what_their_parts_hold() -> None:
+    X = np.random.default_rng(0).standard_normal((6, 4, 4))
+    op = formulate(BFNO(groups=2), X, np.ones((6, 2)), gates=3).program.operator
+    n, P, s, width = 6, 3, 4, 2
+    assert op.held_bytes == 2 * (P * n * s + n * P * s * width * 8)  # patterns, and the features that are kept
+    assert op.restrict(torch.tensor([0, 4])).held_bytes == 2 * (n * s + n * s * width * 8)

@@ -44,7 +44,7 @@ def pose(case: Case) -> Posed:
     problem, gates = case.problem, None
     if problem.gate_vectors is not None:
         vectors = problem.gate_vectors.numpy()
-        own = np.zeros(len(vectors)) if problem.gate_group is None else problem.gate_group.numpy()
+        own = np.zeros(len(vectors)) if problem.gates.group is None else problem.gates.group.numpy()
         gates = [vectors[own == b] for b in range(int(own.max()) + 1)]
     settings = dict(problem.block.settings())
     return Posed(

@@ -17,7 +17,7 @@ import pytest
 
 import provenet as pn
 from provenet.solvers.plan import plan
-from provenet.verify import verify
+from provenet.verify import Data, Statement, Weights, verify
 
 Array = np.ndarray
 
@@ -173,8 +173,9 @@ def test_the_independent_checker_agrees(first: int) -> None:
             scope = {"gate_vectors": case.problem.gate_vectors.numpy()}  # type: ignore[union-attr]
         for method, solution in list(solved.items())[first // TOGETHER % 3 :: 3]:  # one of three
             network: Any = solution.network()
-            weights = network.first.detach().numpy(), network.second.detach().numpy()
-            verdict = verify(case.X, case.Y, *weights, relu=True, loss="squared", beta=case.problem.beta, **scope)
+            weights = Weights(network.first.detach().numpy(), network.second.detach().numpy())
+            statement = Statement("squared", case.problem.beta, relu=True, **scope)
+            verdict = verify(Data(case.X, case.Y), weights, statement)
             assert verdict.primal == pytest.approx(solution.certificate.primal, rel=1e-12), method
             assert verdict.relative_gap <= 3 * TOLERANCE.get(method, 1e-6), method
 

@@ -16,7 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import provenet as pn
-from provenet.estimators import outputs
+from provenet import batches
 
 
 def classifier(**settings):
@@ -42,7 +42,7 @@ def test_certificate_is_of_the_users_problem(blobs):
     X, y = blobs
     clf = classifier().fit(X, y)
     problem = pn.formulate(pn.MLP(fit_intercept=True), X, y, gates=10, loss="softmax", beta=1.0, seed=0)
-    again = pn.certify(problem, clf.network_, clf.tol)
+    again = pn.certify(problem, clf.network_, tol=clf.tol)
     assert again.primal == pytest.approx(clf.certificate_.primal, rel=1e-12)
     assert again.holds(clf.tol)
 
@@ -146,7 +146,7 @@ def test_predicts_in_batches(blobs, monkeypatch):
     X, y = blobs
     clf = classifier().fit(X, y)
     whole = clf.decision_function(X)
-    monkeypatch.setattr(outputs, "_BATCH_BYTES", 1)
+    monkeypatch.setattr(batches, "PASS", 1)
     np.testing.assert_allclose(clf.decision_function(X), whole, rtol=1e-12)
 
 

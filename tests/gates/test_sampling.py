@@ -14,11 +14,11 @@ def rows(n: int, p: int, seed: int = 0) -> torch.Tensor:
 
 
 def patterns(Phi: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
-    return MLP().patterns(Phi, vectors)[0]
+    return MLP().on(Phi, 1).groups[0].patterns(vectors)[0]
 
 
 def sample_gates(Phi: torch.Tensor, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    return sample_by_sides(lambda draw: MLP().patterns(Phi, draw), Phi.shape[1], count, seed)
+    return sample_by_sides(MLP().on(Phi, 1).groups[0].patterns, Phi.shape[1], count, seed)
 
 
 def test_patterns_are_distinct_and_open_somewhere() -> None:

@@ -13,11 +13,12 @@ from provenet.cones import Cones
 from provenet.gauges import ConeColumns, ConeNuclear
 from provenet.nn import MLP
 from provenet.operators import ByOutput, MLPOperator
+from provenet.proofs.independent import second_opinion
 from provenet.report import render_report
 from provenet.solvers.path import path
 from provenet.testing import check_operator
-from provenet.testing.bank import verify_network
 from provenet.variable import Factors
+from provenet.verify import Data
 
 
 def normal(*shape: int, seed: int = 0) -> torch.Tensor:
@@ -87,7 +88,7 @@ def test_methods_agree_and_the_checker_too(loss: str) -> None:
         side = torch.from_numpy(X) @ network.first.detach().T
         opened = solution.problem.patterns[solution.factors.gate].T
         assert bool(torch.where(opened, side >= 0, side <= 0).all())
-        verdict = verify_network(solution.problem, network, X, Y)
+        verdict = second_opinion(solution.problem, network, Data(X, Y))
         assert verdict.exact
         assert verdict.primal == pytest.approx(solution.certificate.primal, rel=1e-12)
         assert verdict.relative_gap == pytest.approx(solution.certificate.relative_gap, abs=1e-7)

@@ -11,18 +11,20 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet.certificates import certify
+from provenet import certify
 from provenet.formulation import formulate
 from provenet.gauges import LineNorm, NuclearNorm, SignNorm
 from provenet.gauges.prox.mixed import MOST_SIGNS, gauge_of, norms, signs
 from provenet.io.model import SavedModel
 from provenet.nn import MLP
 from provenet.operators import Lifted, MLPOperator
+from provenet.proofs.independent import second_opinion
 from provenet.report import render_report
 from provenet.solvers.path import path
+from provenet.space import Space
 from provenet.testing import check_gauge, check_operator
-from provenet.testing.bank import verify_network
 from provenet.variable import Factors
+from provenet.verify import Data
 
 INF = math.inf
 LINES = [(1, 1), (1, 2), (1, INF), (2, 1), (INF, 1)]
@@ -137,7 +139,7 @@ def test_what_rounding_can_hide(pair):
 def test_lifted_operator(by_rows):
     X, pattern = normal(7, 4), normal(7, 3, seed=1) > 0
     inner = MLPOperator(X, pattern.to(torch.float64), 3)
-    operator = Lifted(inner, signs(4 if by_rows else 3, torch.float64), by_rows)
+    operator = Lifted(inner, signs(Space(), 4 if by_rows else 3), by_rows)
     check_operator(operator)
     factors = Factors(normal(5, 4), normal(5, 3, seed=2), torch.tensor([0, 1, 2, 0, 1]))
     torch.testing.assert_close(operator.lowered(operator.raised(factors)).stack(3), factors.stack(3))
@@ -273,7 +275,7 @@ def test_folders_reports_and_certificates_name_the_norms(tmp_path, pair):
     pn.save(solution, tmp_path / "model")
     assert json.loads((tmp_path / "model" / "certificate.json").read_text())["penalty"] == written
     again = pn.load(tmp_path / "model")
-    assert again.penalty == again.certificate.penalty == again.problem(X, Y).penalty == pair
+    assert again.statement.penalty == again.certificate.penalty == again.problem(X, Y).penalty == pair
     assert again.certificate == solution.certificate
     assert again.certify(X, Y, tol=1e-6).primal == pytest.approx(solution.certificate.primal, rel=1e-12)
     assert "‖" not in str(pn.solve(formulate("mlp", X, Y, gates=3, beta=1.0)).certificate)
@@ -283,7 +285,7 @@ def test_a_folder_whose_norms_are_not_its_certificate_s_is_refused():
     solution = pn.solve(formulate("mlp", *data(), gates=3, beta=1.0, penalty=(1, 2)))
     model = SavedModel.of(solution.problem, solution.network(), solution.certificate)
     told = model.certificate.to_dict()
-    assert SavedModel.read(model.header(), model.tensors(), told).penalty == (1, 2)
+    assert SavedModel.read(model.header(), model.tensors(), told).statement.penalty == (1, 2)
     for wrong, words in (([2, 2], "its certificate"), ([1, 3], "penalty"), ("12", "expected list"), ([1], "penalty")):
         with pytest.raises(ValueError, match=words):
             SavedModel.read(model.header(), model.tensors(), told | {"penalty": wrong})
@@ -295,7 +297,7 @@ def test_the_independent_checker_agrees(pair, loss):
     X, Y = data()
     Y = torch.eye(3, dtype=torch.float64)[torch.arange(20) % 3] if loss == "softmax" else Y
     solution = pn.solve(formulate("mlp", X, Y, gates=4, loss=loss, beta=0.5, penalty=pair), tol=1e-5)
-    verdict = verify_network(solution.problem, solution.network(), X.numpy(), Y.numpy())
+    verdict = second_opinion(solution.problem, solution.network(), Data(X.numpy(), Y.numpy()))
     assert verdict.primal == pytest.approx(solution.certificate.primal, rel=1e-12)
     assert verdict.polar_max == pytest.approx(solution.certificate.polar_max, rel=1e-9)
     assert verdict.relative_gap == pytest.approx(solution.certificate.relative_gap, abs=1e-9)

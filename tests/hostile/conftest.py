@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet.testing.bank import verify_network
+from provenet.proofs.independent import second_opinion
+from provenet.verify import Data
 
 
 def fit_and_check(
@@ -34,7 +35,7 @@ def check_honest(solution: pn.Solution, X: Any, Y: Any, sample_weight: Any = Non
     assert bool(torch.isfinite(network.first).all())
     assert bool(torch.isfinite(network.second).all())
     arrays = (np.asarray(a, dtype=np.float64) for a in (X, Y))
-    verdict = verify_network(problem, network, *arrays, sample_weight, mask)
+    verdict = second_opinion(problem, network, Data(*arrays, sample_weight, mask))
     if certificate.primal != 0:
         assert verdict.primal == pytest.approx(certificate.primal, rel=1e-9)
         # a large gap hangs on residuals that, at a tiny β, are rounding in both

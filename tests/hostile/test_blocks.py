@@ -235,7 +235,7 @@ def test_an_edited_network_is_not_certified(example: Example, activation: str) -
     """A weight, a sign, a neuron's output, or a layer's scale: the certificate and the checker both see it."""
     case = example_case(example, activation=activation, readout=example.readouts[-1])
     optimal: Any = pn.solve(case.problem, tol=TOL).network()
-    assert pn.certify(case.problem, optimal, TOL).holds(TOL)
+    assert pn.certify(case.problem, optimal, tol=TOL).holds(TOL)
     largest = int(optimal.first.detach().norm(dim=1).argmax())
     for which in range(5):
         network = copy.deepcopy(optimal)
@@ -248,7 +248,7 @@ def test_an_edited_network_is_not_certified(example: Example, activation: str) -
             lambda first=first, second=second: (first.mul_(2.0), second.mul_(0.5)),  # the same function, dearer
         )
         edits[which]()
-        certificate, verdict = pn.certify(case.problem, network, TOL), case.verify(network)
+        certificate, verdict = pn.certify(case.problem, network, tol=TOL), case.verify(network)
         assert not certificate.holds(TOL), which
         assert certificate.relative_gap == pytest.approx(verdict.relative_gap, rel=1e-6)
 
@@ -288,7 +288,7 @@ def test_a_neuron_of_another_group_is_another_neuron() -> None:
     case = example_case(EXAMPLES["bfno"][0], activation="linear")
     network: Any = pn.solve(case.problem, tol=TOL).network()
     network.group.copy_(1 - network.group)
-    assert not pn.certify(case.problem, network, TOL).holds(TOL)
+    assert not pn.certify(case.problem, network, tol=TOL).holds(TOL)
     assert case.verify(network).relative_gap > TOL
     network.group.fill_(2)
     with pytest.raises(ValueError, match=r"^network: "):

@@ -116,7 +116,7 @@ def test_wrong_dual_points_stay_below_the_optimum(case: Case) -> None:
         for _ in range(5):
             prediction = scale * torch.randn(program.operator.output_shape, generator=generator, dtype=torch.float64)
             gap = duality_gap(program, prediction, 0.0)
-            assert gap.dual * case.problem.value_scale <= case.optimum * (1 + 1e-7)
+            assert gap.dual * case.problem.units.value <= case.optimum * (1 + 1e-7)
 
 
 def test_a_dual_point_from_a_wrong_gradient_is_still_a_bound() -> None:
@@ -132,7 +132,7 @@ def test_a_dual_point_from_a_wrong_gradient_is_still_a_bound() -> None:
     optimum = pn.solve(case.problem, "admm", tol=1e-8)
     prediction = program.operator.forward_factors(optimum.factors)
     gap = duality_gap(program, prediction, float(optimum.factors.penalty()))
-    assert gap.dual <= case.optimum / case.problem.value_scale
+    assert gap.dual <= case.optimum / case.problem.units.value
     assert gap.relative > TOL
 
 

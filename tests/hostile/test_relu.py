@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 
 import provenet as pn
 from provenet.cli import app
-from provenet.testing.bank import verify_network
-from provenet.verify import verify
+from provenet.proofs.independent import second_opinion
+from provenet.verify import Data, Statement, Weights, verify
 
 draw = np.random.default_rng(0)
 PLANE = draw.standard_normal((10, 2))
@@ -47,7 +47,7 @@ def solved(X: Any, Y: Any, gates: Any, ratio: float = 0.1, **settings: Any) -> p
     side = problem.X.to(torch.float64) @ network.first.detach().T
     opened = problem.patterns[solution.factors.gate].T
     assert bool(torch.where(opened, side >= 0, side <= 0).all())
-    verdict = verify_network(problem, network, *(np.asarray(a, dtype=np.float64) for a in (X, Y)))
+    verdict = second_opinion(problem, network, Data(*(np.asarray(a, dtype=np.float64) for a in (X, Y))))
     assert verdict.primal == pytest.approx(solution.certificate.primal, rel=1e-9)
     if verdict.exact:
         assert verdict.relative_gap == pytest.approx(solution.certificate.relative_gap, abs=1e-6)
@@ -70,8 +70,9 @@ def test_no_arrangement_of_the_plane_is_missing(name: str) -> None:
     X = DEGENERATE[name]
     Y = TARGETS[: len(X)]
     network: Any = (solution := solved(X, Y, "all")).network()
-    weights = (network.first.detach().numpy(), network.second.detach().numpy())
-    swept = verify(X, Y, *weights, relu=True, loss="squared", beta=solution.problem.beta, all_arrangements=True)
+    weights = Weights(network.first.detach().numpy(), network.second.detach().numpy())
+    statement = Statement("squared", solution.problem.beta, relu=True, all_arrangements=True)
+    swept = verify(Data(X, Y), weights, statement)
     assert swept.relative_gap == pytest.approx(solution.certificate.relative_gap, abs=1e-6)
 
 

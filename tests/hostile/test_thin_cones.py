@@ -9,7 +9,7 @@ import torch
 import provenet as pn
 from provenet.cones import Cones, cone_pca
 from provenet.gates.arrangements import NotEnumerable, arrangements, doubt
-from provenet.verify import verify
+from provenet.verify import Data, Statement, Weights, verify
 
 
 def network(first: np.ndarray, second: np.ndarray) -> torch.nn.Module:
@@ -135,7 +135,6 @@ def test_the_neuron_at_the_tip_of_a_sliver_refutes_no_proof() -> None:
     tip = pn.certify(problem, network(u[None] * root, v[None] / root))
     assert tip.primal < 2.1
     assert pn.solve(problem).certificate.dual <= tip.primal
-    checked = verify(
-        X, Y, 0 * gate[None], np.zeros((1, 2)), loss="squared", beta=beta, relu=True, gate_vectors=gate[None]
-    )
+    statement = Statement("squared", beta, relu=True, gate_vectors=gate[None])
+    checked = verify(Data(X, Y), Weights(0 * gate[None], np.zeros((1, 2))), statement)
     assert checked.dual <= tip.primal

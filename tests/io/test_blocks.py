@@ -23,7 +23,7 @@ def test_a_model_of_every_block_comes_back(example, activation, tmp_path):
     X, mask = example.samples(20), example.mask(20)
     Y = X.reshape(20, -1)[:, :1] * np.linspace(1, -1, example.outputs)
     masked = {} if mask is None else {"mask": mask}
-    fitted = pn.ProvenRegressor(example.block, activation=activation, **SMALL).fit(X, Y, **masked)
+    fitted = pn.ProvenRegressor(block=example.block, activation=activation, **SMALL).fit(X, Y, **masked)
     loaded = load(save(fitted, tmp_path / "model"))
     assert loaded.block == example.block
     assert loaded.sample_shape_ == X.shape[1:]
@@ -32,7 +32,7 @@ def test_a_model_of_every_block_comes_back(example, activation, tmp_path):
     problem = problem_of(loaded, X, Y, mask=mask)
     assert loaded.saved_.data_differences(problem) == []
     assert problem.program.operator.stack_shape == fitted.solution_.problem.program.operator.stack_shape
-    assert pn.certify(problem, loaded.network_, 1e-3) == fitted.certificate_
+    assert pn.certify(problem, loaded.network_, tol=1e-3) == fitted.certificate_
 
 
 @pytest.mark.parametrize("name", [name for name, kind in BLOCKS.items() if kind.tokens])
@@ -42,7 +42,7 @@ def test_a_readout_of_tokens_comes_back(name, tmp_path):
     Y = X[..., :1] * np.linspace(1, -1, example.outputs)
     solution = pn.solve(pn.formulate(example.block, X, Y, gates=4, beta=0.2, readout="tokens"), tol=1e-3)
     loaded = load(save(solution, tmp_path / "model"))
-    assert loaded.readout == "tokens"
+    assert loaded.statement.readout == "tokens"
     assert torch.equal(loaded.network(torch.from_numpy(X)), solution.network()(torch.from_numpy(X)))
     assert loaded.certify(X, Y, tol=1e-3) == solution.certificate
 
@@ -51,7 +51,7 @@ def test_a_readout_of_tokens_comes_back(name, tmp_path):
 def test_another_mask_is_noticed(name, tmp_path):
     X, mask = EXAMPLES[name][0].samples(20), np.ones((20, 3), dtype=bool)
     mask[0, 1] = False
-    saved = load(save(pn.ProvenRegressor(name, **SMALL).fit(X, X[:, 0], mask=mask), tmp_path / "model")).saved_
+    saved = load(save(pn.ProvenRegressor(block=name, **SMALL).fit(X, X[:, 0], mask=mask), tmp_path / "model")).saved_
     assert saved.data_differences(saved.problem(X, X[:, 0], mask=mask)) == []
     without = saved.data_differences(saved.problem(X, X[:, 0]))
     assert "the mask is not that of the fit" in without
@@ -60,7 +60,7 @@ def test_another_mask_is_noticed(name, tmp_path):
 def test_a_block_that_is_a_function_is_refused(tmp_path):
     X = EXAMPLES["token_map"][0].samples(20)
     block = pn.TokenMap(lambda x: x - x.roll(1, 1))
-    fitted = pn.ProvenRegressor(block, **SMALL).fit(X, X[:, 0])
+    fitted = pn.ProvenRegressor(block=block, **SMALL).fit(X, X[:, 0])
     with pytest.raises(ValueError, match=r"block: 'token_map' holds a Python function .*state_dict"):
         save(fitted, tmp_path / "model")
     assert not (tmp_path / "model").exists()
@@ -90,6 +90,6 @@ def edited(path, change):
 )
 def test_headers_that_contradict_the_weights(change, says, tmp_path):
     X = EXAMPLES["poolformer"][0].samples(20)
-    save(pn.ProvenRegressor(EXAMPLES["poolformer"][0].block, **SMALL).fit(X, X[:, 0]), tmp_path / "model")
+    save(pn.ProvenRegressor(block=EXAMPLES["poolformer"][0].block, **SMALL).fit(X, X[:, 0]), tmp_path / "model")
     with pytest.raises(ValueError, match=says):
         load(edited(tmp_path / "model", change))

@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import provenet as pn
+from provenet import batches
 from provenet.blocks import block_of
 from provenet.certificates import Certificate
 from provenet.polar import bounds
-from provenet.proofs import stream
 from provenet.testing.examples import Example, examples
 from provenet.variable import Factors
 
@@ -86,7 +86,7 @@ def test_every_block_in_batches_of_any_size(example: Example, activation: str, r
 def test_arrays_go_through_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     problem, module, data = mlp()
     wanted = pn.certify(problem, module)
-    monkeypatch.setattr(stream, "_CHUNK_NUMBERS", 40)
+    monkeypatch.setattr(batches, "PASS", 320)
     seen = []
     operator = pn.MLP.operator
     monkeypatch.setattr(pn.MLP, "operator", lambda *args: seen.append(len(args[1])) or operator(*args))

@@ -83,7 +83,10 @@ def test_the_optimum_of_the_plane_is_certified_whoever_judges() -> None:
     X, Y = planar(15, 3)
     problem = pn.formulate("mlp", X, Y, "relu", gates="all", beta=BETA)
     network = pn.solve(problem, tol=1e-8).network()
-    for found in (pn.certify(problem, network, 1e-6), pn.certify(network, (X, Y), 1e-6, loss="squared", beta=BETA)):
+    for found in (
+        pn.certify(problem, network, tol=1e-6),
+        pn.certify(network, (X, Y), tol=1e-6, loss="squared", beta=BETA),
+    ):
         assert found.status == "certified"
         assert found.scope == "all_arrangements"
 
@@ -260,7 +263,7 @@ def test_weights_of_rows(example: Any) -> None:
         theta = torch.from_numpy(Y)
         rows = problem.block.rows(problem.X)  # type: ignore[attr-defined]
         M = row_weights(problem, theta)
-        scale = problem.output_unit / problem.unit
+        scale = problem.units.y / problem.units.z
         wanted = problem.program.operator.adjoint(theta) * scale
         for pattern, G in zip(problem.patterns, wanted, strict=True):
             assert torch.allclose((rows * pattern[:, None]).T @ M, G, rtol=1e-10, atol=1e-10)
@@ -346,15 +349,26 @@ def test_samples_and_targets_may_come_one_after_the_other() -> None:
     X, Y = torch.randn(12, 2, dtype=torch.float64), torch.randn(12, 3, dtype=torch.float64)
     net = nn.Sequential(nn.Linear(2, 4, bias=False), nn.ReLU(), nn.Linear(4, 3, bias=False)).double()
     pair = pn.certify(net, (X, Y), loss="squared", beta=0.1)
-    for args, more in (((X, Y), {}), ((X.numpy(), Y.numpy()), {}), ((X, Y, 1e-3), {}), ((X, Y), {"tol": 1e-3})):
+    for args, more in (((X, Y), {}), ((X.numpy(), Y.numpy()), {}), ((X, Y), {"tol": 1e-3})):
         found = pn.certify(net, *args, **more, loss="squared", beta=0.1)
         assert (found.primal, found.dual) == (pair.primal, pair.dual)
-        assert found.tol == (1e-3 if len(args) > 2 or more else 1e-4)
+        assert found.tol == more.get("tol", 1e-4)
     problem = pn.formulate("mlp", X, Y, "relu", gates="all", beta=0.1)
     network = pn.solve(problem, tol=1e-5).network()
-    assert pn.certify(problem, network, 1e-3).tol == 1e-3
+    assert pn.certify(problem, network, tol=1e-3).tol == 1e-3
     with pytest.raises(ValueError, match="Y: the problem has its own data"):
         pn.certify(problem, network, Y)
+
+
+def test_a_tolerance_is_given_by_name() -> None:
+    X, Y = np.eye(3), np.ones((3, 1))
+    problem = pn.formulate("mlp", X, Y, gates=2, beta=0.1)
+    network: Any = problem.network(pn.variable.Factors.empty(3, 1))
+    for what, data in ((problem, network), (network, (X, Y))):
+        with pytest.raises(TypeError, match=r"tol: it is given by name, tol=0\.001"):
+            pn.certify(what, data, 1e-3)
+    with pytest.raises(TypeError, match="positional arguments"):
+        pn.certify(network, X, Y, 1e-3, loss="squared", beta=0.1)
 
 
 def test_a_sharpened_certificate_says_whose_gradient_bounds_it() -> None:

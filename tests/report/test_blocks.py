@@ -73,7 +73,7 @@ def test_the_claim_names_the_block(name: str, claim: str) -> None:
 def test_tokens_are_what_is_counted() -> None:
     X = EXAMPLES["fnet"][0].samples(24)
     y = np.where(X[..., 0] > 0, "up", "down")
-    model = pn.ProvenClassifier("fnet", readout="tokens", n_gates=4, beta=0.2, tol=1e-2).fit(X, y)
+    model = pn.ProvenClassifier(block="fnet", readout="tokens", n_gates=4, beta=0.2, tol=1e-2).fit(X, y)
     page = render_report(solution=model.solution_, X=X, y=y, predict=model.predict, classes=model.classes_)
     assert "summed over the 3 tokens of each of 24 samples" in page
     assert f"{int((model.predict(X) == y).sum())} of 72 tokens right" in page
@@ -84,7 +84,7 @@ def test_tokens_that_are_not_there_are_not_judged(tmp_path) -> None:
     X = EXAMPLES["attention"][0].samples(24)
     mask = np.ones((24, 3), dtype=bool)
     mask[:10, 1] = False
-    model = pn.ProvenRegressor("attention", readout="tokens", n_gates=4, beta=0.5, tol=1e-2).fit(X, X, mask=mask)
+    model = pn.ProvenRegressor(block="attention", readout="tokens", n_gates=4, beta=0.5, tol=1e-2).fit(X, X, mask=mask)
     fit = evaluate(model.solution_)
     assert fit.truth.shape == fit.predicted.shape == (62, 2)
     np.testing.assert_array_equal(fit.truth, X[mask])
@@ -92,7 +92,7 @@ def test_tokens_that_are_not_there_are_not_judged(tmp_path) -> None:
     page = report(model, tmp_path / "report.html", X, X, mask=mask).read_text(encoding="utf-8")
     assert "summed over the 62 tokens of 24 samples" in page
     assert "62 (86.1 %)" in page
-    mean = pn.ProvenRegressor("attention", n_gates=4, beta=0.5, tol=1e-2).fit(X, X[:, 0], mask=mask)
+    mean = pn.ProvenRegressor(block="attention", n_gates=4, beta=0.5, tol=1e-2).fit(X, X[:, 0], mask=mask)
     page = report(mean, tmp_path / "report.html", X, X[:, 0], mask=mask).read_text(encoding="utf-8")
     assert "the mean of what it says of its tokens that are there" in page
 

@@ -71,7 +71,8 @@ def test_no_gap_left(classified: Solution, with_numbers: Change) -> None:
     ],
 )
 def test_the_subject_is_the_scope(classified: Solution, activation: str, scope: str, subject: str) -> None:
-    problem = replace(classified.problem, activation=activation)
+    statement = replace(classified.problem.statement, activation=activation)
+    problem = replace(classified.problem, statement=statement)
     assert words.nobody_else(problem, scope) == subject
 
 

@@ -87,8 +87,8 @@ def test_better_than_any_spectral_bound_where_the_dense_form_refuses() -> None:
     while not method.finished(state):
         state = method.step(problem.program, state)
     network = method.point(problem.program, state).factors()
-    primal = float(problem.program.objective_factors(network)) * problem.value_scale
-    bound = state.best * problem.value_scale
+    primal = float(problem.program.objective_factors(network)) * problem.units.value
+    bound = state.best * problem.units.value
     assert spectral * 1.05 < bound <= primal
     assert primal <= 1.05 * bound
 
@@ -109,7 +109,7 @@ def test_any_multipliers_prove_a_bound(seed: int) -> None:
 
     rng = np.random.default_rng(seed)
     problem = posed("mlp", rng.standard_normal((15, 3)), rng.standard_normal((15, 2)), gates="all")
-    primal = pn.solve(problem, "frank_wolfe", tol=1e-4).certificate.primal / problem.value_scale
+    primal = pn.solve(problem, "frank_wolfe", tol=1e-4).certificate.primal / problem.units.value
     method = CopositiveDual()
     state: DualState = method.init(problem.program, None)
     for _ in range(6):

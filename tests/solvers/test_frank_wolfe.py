@@ -157,7 +157,7 @@ def test_second_layers_satisfy_their_optimality_conditions() -> None:
     program = planar(30, 3, 0.05, seed=5).program
     cones = program.gauge.region
     gate = torch.arange(len(cones.inside))
-    columns = program.operator.columns(cones.inside, gate)
+    columns = program.operator.second_layer_columns(cones.inside, gate)
     found = best_second_layers(program.loss, program.beta, columns)
     pull = columns.flatten(2) @ program.loss.gradient(found.prediction).flatten()
     assert float(pull.norm(dim=1).max()) <= program.beta * (1 + 1e-7)
@@ -171,7 +171,7 @@ def test_atoms_on_a_shared_ray_are_one() -> None:
     program = planar(15, 2, 0.1).program
     cones = program.gauge.region
     rays, gate = cones.faces.rays.flatten(0, 1), torch.arange(len(cones.inside)).repeat_interleave(2)
-    kept = distinct(program.operator.columns(rays, gate))
+    kept = distinct(program.operator.second_layer_columns(rays, gate))
     assert kept.numel() <= len(cones.inside) + 2  # each ray bounds two cones, one of which may be the closed one
 
 

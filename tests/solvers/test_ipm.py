@@ -17,6 +17,7 @@ from provenet.solvers.interior.ipm import IPM
 from provenet.solvers.interior.newton import centre_at
 from provenet.solvers.interior.rows import DenseRows, KernelRows, prepare
 from provenet.solvers.loop import run
+from provenet.space import Space
 
 
 def spiral(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -68,7 +69,7 @@ def test_reaches_the_optimum_of_cvxpy(shape, weighted):
     problem = random_problem(3, share=0.05, sample_weight=weight, **shape)
     solution = pn.solve(problem, IPM(), tol=1e-9)
     assert solution.status is Status.SOLVED
-    assert solution.certificate.primal / problem.value_scale == pytest.approx(best_value(problem), rel=1e-7)
+    assert solution.certificate.primal / problem.units.value == pytest.approx(best_value(problem), rel=1e-7)
 
 
 @pytest.mark.parametrize("beta", [1e-1, 1e-2, 1e-3, 1e-4])
@@ -203,7 +204,7 @@ def test_refuses_what_it_cannot_do():
     program = many.program
     lines = Program(program.operator, program.loss, LineNorm(1, 2), program.beta)
     assert "nuclear norm, not LineNorm" in (IPM().refuses(lines) or "")
-    assert "float64" in (IPM().refuses(program.to(torch.float32)) or "")
+    assert "float64" in (IPM().refuses(program.to(Space(dtype=torch.float32))) or "")
     assert IPM(max_unknowns=30).refuses(program) is None
 
 

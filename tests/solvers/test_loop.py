@@ -124,7 +124,7 @@ def test_fista_keeps_its_rate(problem: pn.Problem) -> None:
     lipschitz = 2 * program.loss.smoothness() * op.norm_upper() ** 2
     method = APG()
     state = method.init(program, None)
-    optimum = best.certificate.primal / problem.value_scale
+    optimum = best.certificate.primal / problem.units.value
     for k in range(1, 60):
         state = method.step(program, state)
         value = program.loss.value(op.forward(state.z)) + program.beta * NuclearNorm().value(state.z)

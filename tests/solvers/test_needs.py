@@ -26,6 +26,7 @@ from provenet.solvers.loop import Limits, run
 from provenet.solvers.neurons.bm import BM
 from provenet.solvers.stacks.admm import ADMM
 from provenet.solvers.stacks.apg import APG
+from provenet.space import Space
 from provenet.testing import check_cone_gauge, check_gauge, check_loss, check_operator
 from provenet.variable import Factors, factorise
 
@@ -72,7 +73,7 @@ class MyOperator(Operator):
     has_kernel = True
 
     def __init__(self, X: Tensor, pattern: Tensor, outputs: int):
-        self.X, self.pattern, self.dtype = X, pattern.to(X.dtype), X.dtype
+        self.X, self.pattern, self.space = X, pattern.to(X.dtype), Space.of(X)
         self.n_gates, self.p, self.q = pattern.shape[1], X.shape[1], outputs
         self.output_shape = (len(X), outputs)
 
@@ -105,9 +106,6 @@ class MyOperator(Operator):
     def restrict(self, gates: Tensor) -> Operator:
         return MyOperator(self.X, self.pattern[:, gates], self.q)
 
-    def to(self, dtype: torch.dtype) -> Operator:
-        return MyOperator(self.X.to(dtype), self.pattern, self.q)
-
 
 class MyPoisson(Loss):
     """Σ w (e^ŷ − yŷ) for counts y > 0: the conjugate's domain is θ > −wy.  Only its curvature near the data counts."""
@@ -135,9 +133,6 @@ class MyPoisson(Loss):
         for _ in range(200):
             y = y - (y - point + pull * (y.exp() - self.target)) / (1 + pull * y.exp())
         return y
-
-    def with_data(self, target: Tensor, weight: Tensor | None) -> Loss:
-        return MyPoisson(target, weight)
 
     def smooth_conjugate(self) -> Conjugate:
         return _OfPoisson(self)
@@ -173,9 +168,6 @@ class MySquared(Loss):
     def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
         return (point + self.weight * step * self.target) / (1 + self.weight * step)
 
-    def with_data(self, target: Tensor, weight: Tensor | None) -> Loss:
-        return MySquared(target, weight)
-
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
     return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape))
@@ -199,7 +191,7 @@ def test_gated_programs_of_strangers_are_solved(method: Any) -> None:
     problem = ours("gated_relu")
     stranger = of_strangers(problem.program, MySpectrum())
     done = run(method, stranger, Limits(1e-7))
-    best = pn.solve(problem, "ipm", tol=1e-9).certificate.primal / problem.value_scale
+    best = pn.solve(problem, "ipm", tol=1e-9).certificate.primal / problem.units.value
     assert done.history[-1].relative_gap <= 1e-7
     assert done.history[-1].primal == pytest.approx(best, rel=1e-6)
 
@@ -211,7 +203,7 @@ def test_relu_programs_of_strangers_are_solved(method: Any) -> None:
     assert isinstance(cones, Cones)
     stranger = of_strangers(problem.program, MyCones(cones))
     done = run(method, stranger, Limits(1e-7, max_steps=60))
-    best = pn.solve(problem, tol=1e-8).certificate.primal / problem.value_scale
+    best = pn.solve(problem, tol=1e-8).certificate.primal / problem.units.value
     assert float(stranger.objective_factors(done.factors)) == pytest.approx(best, rel=1e-5)
     assert bool((cones.slack(done.factors.left, done.factors.gate) >= -1e-9).all())
 

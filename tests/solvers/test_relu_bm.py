@@ -53,12 +53,12 @@ def assert_feasible(solution: Solution) -> None:
     problem = solution.problem
     first = solution.network().first.detach()
     group = torch.zeros(len(first), dtype=torch.long)
-    if problem.gate_group is not None:
-        group = problem.gate_group[solution.factors.gate]
+    if problem.gates.group is not None:
+        group = problem.gates.group[solution.factors.gate]
     assert len(first) > 0
     for b in torch.unique(group).tolist():
         own = group == b
-        patterns, torn = problem.block.patterns(problem.X, first[own], b)
+        patterns, torn = problem.on_data.groups[b].patterns(first[own])
         assert not bool(torn.any())
         assert torch.equal(patterns, problem.patterns[solution.factors.gate[own]])
 
@@ -68,7 +68,7 @@ def assert_same_objective(solution: Solution) -> None:
     problem, network = solution.problem, solution.network()
     with torch.no_grad():
         own = float(problem.loss.value(network(problem.X)) + problem.beta * network.penalty())
-    program = float(problem.program.objective_factors(solution.factors)) * problem.value_scale
+    program = float(problem.program.objective_factors(solution.factors)) * problem.units.value
     assert own == pytest.approx(program, rel=1e-11)
     assert solution.certificate.primal == pytest.approx(own, rel=1e-11)
 
@@ -131,7 +131,7 @@ def test_masked_tokens() -> None:
 @pytest.mark.parametrize(("block", "shape"), BLOCKS, ids=NAMES)
 def test_rows_applied_and_rows_picked_are_the_same(block: Any, shape: tuple[int, ...]) -> None:
     problem = relu_problem(block, normal(*shape), 2, gates=4)
-    cones = implicit_cones(problem.block, problem.X, problem.patterns, problem.gate_vectors, problem.gate_group)
+    cones = implicit_cones(problem.on_data, problem.gates)
     u = torch.from_numpy(normal(3, problem.gate_vectors.shape[1], seed=2))
     table = cones.rows.take(torch.arange(cones.rows.shape[0]))
     assert torch.allclose(cones.rows.sides(u), u @ table.T, atol=1e-12)
@@ -171,7 +171,7 @@ def gated_pair(block: Any, X: np.ndarray, c: int, gates: int = 8) -> tuple[Solut
     Y = normal(len(X), c, seed=1)
     gated = pn.formulate(block, X, Y, gates=gates, beta=1.0)
     gated = gated.with_beta(0.1 * gated.beta_max)
-    relu = pn.formulate(block, X, Y, "relu", gated.gate_vectors, beta=gated.beta, gate_group=gated.gate_group)
+    relu = pn.formulate(block, X, Y, "relu", gated.gate_vectors, beta=gated.beta, gate_group=gated.gates.group)
     return pn.solve(gated, tol=1e-6), relu
 
 
@@ -218,7 +218,7 @@ def test_a_decomposition_is_of_one_problem() -> None:
 def test_modules_train_in_a_loop(block: Any, shape: tuple[int, ...]) -> None:
     """Any module with activation "relu": its forward is Σ B(σ(Φu), v), its gradient descends."""
     problem = relu_problem(block, normal(*shape), 2, gates=3)
-    neurons = 3 if problem.gate_group is None else 6
+    neurons = 3 if problem.gates.group is None else 6
     p, q = problem.program.operator.p, problem.program.operator.q
     factors = Factors(*(torch.from_numpy(normal(neurons, w, seed=w)) for w in (p, q)), torch.arange(neurons))
     network = problem.network(factors)

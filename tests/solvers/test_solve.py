@@ -8,12 +8,12 @@ import torch
 
 import provenet as pn
 from provenet import memory
+from provenet.proofs.independent import second_opinion
 from provenet.solvers.interior.active import WorkingSetIPM
 from provenet.solvers.loop import Limits, run
 from provenet.solvers.plan import plan
 from provenet.solvers.solve import _judged
 from provenet.solvers.threads import right_threads
-from provenet.verify import verify
 
 
 def regression(n: int, d: int, c: int, gates: int, fraction: float = 0.05, seed: int = 0, **more: object) -> pn.Problem:
@@ -74,17 +74,7 @@ def test_few_samples_in_many_dimensions_are_reduced() -> None:
     solution = pn.solve(problem, tol=1e-8)
     network = solution.network()
     assert network.first.shape[1] == 80
-    verdict = verify(
-        problem.X.numpy(),
-        problem.loss.target.numpy(),
-        network.first.detach().numpy(),
-        network.second.detach().numpy(),
-        network.gates.numpy(),
-        loss="squared",
-        beta=problem.beta,
-        gate_vectors=problem.gate_vectors.numpy(),  # type: ignore[union-attr]
-    )
-    assert verdict.relative_gap <= 1e-8
+    assert second_opinion(problem, network).relative_gap <= 1e-8
 
 
 def test_full_rank_data_are_not_reduced() -> None:
@@ -97,7 +87,7 @@ def test_working_set_reaches_the_interior_points_optimum() -> None:
     near = pn.solve(problem, "apg", tol=1e-4)
     done = run(WorkingSetIPM(), problem.program, Limits(1e-9), near.factors)
     assert done.status is pn.Status.SOLVED
-    part = float(problem.program.objective_factors(done.factors)) * problem.value_scale
+    part = float(problem.program.objective_factors(done.factors)) * problem.units.value
     assert part == pytest.approx(whole.certificate.primal, rel=1e-8)
     assert len(torch.unique(done.factors.gate)) < 80
 

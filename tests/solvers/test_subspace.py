@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet import batches
 from provenet.operators import Operator
 from provenet.operators.bases.pooled import PooledOperator
 from provenet.solvers.loop import Run
@@ -110,7 +111,7 @@ def test_an_interrupt_within_ends_the_whole_run(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_remembered_slope_is_the_callers_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("provenet.operators.bases.moments._KEEP_NUMBERS", 0)
+    monkeypatch.setattr(batches, "KEPT", 0)
     operator = posed("attention").program.operator
     residual = torch.randn(operator.output_shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     first = operator.adjoint(residual)

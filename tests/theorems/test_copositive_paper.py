@@ -167,7 +167,7 @@ def test_the_relaxation_is_tight_in_the_plane(seed: int) -> None:
     value, bound = relaxation(problem.program)
     p_star = pn.solve(problem, "frank_wolfe", tol=1e-6).certificate
     assert bound <= value * (1 + 1e-9)
-    assert value * problem.value_scale == pytest.approx(p_star.primal, rel=2e-6)
+    assert value * problem.units.value == pytest.approx(p_star.primal, rel=2e-6)
     assert bound == pytest.approx(value, rel=1e-7)
 
 
@@ -197,7 +197,7 @@ def test_the_relaxation_is_not_tight_for_five_facets_in_space() -> None:
     optimum = pn.solve(problem, "frank_wolfe", tol=1e-7).certificate
     assert bound <= value * (1 + 1e-9)
     assert bound == pytest.approx(value, rel=1e-7)
-    assert value * problem.value_scale < 0.99 * optimum.dual  # below p*, by more than any tolerance
+    assert value * problem.units.value < 0.99 * optimum.dual  # below p*, by more than any tolerance
     solution = pn.solve(problem, "copositive", tol=1e-6)  # its certificate knows cones in space exactly
     assert solution.certificate.relative_gap <= 1e-6
     assert solution.lower_bound <= solution.certificate.primal
@@ -208,7 +208,7 @@ def test_the_multipliers_bound_cone_pca_whatever_their_accuracy(seed: int) -> No
     """A bound at every step of the interior point, from the first on, is one of p*."""
     rng = np.random.default_rng(seed)
     problem = formulated(rng.standard_normal((7, 3)), rng.standard_normal((7, 2)), 0.1)
-    p_star = pn.solve(problem, "frank_wolfe", tol=1e-5).certificate.primal / problem.value_scale
+    p_star = pn.solve(problem, "frank_wolfe", tol=1e-5).certificate.primal / problem.units.value
     method = Copositive()
     state = method.init(problem.program, None)
     for _ in range(8):

@@ -119,7 +119,7 @@ def test_bm_theorem_3_5_is_not_one_of_cones() -> None:
     problem = pn.formulate("mlp", np.eye(3), pulls + first.T @ second, "relu", np.ones((1, 3)), beta=beta)
     neurons = Factors(torch.from_numpy(first), torch.from_numpy(second), torch.zeros(2, dtype=torch.long))
     program = problem.program
-    at = place(program, neurons.scaled(problem.unit**-0.5))
+    at = place(program, neurons.scaled(problem.units.z**-0.5))
     assert isinstance(program.gauge, ConeNuclear)
     steepest, _ = descent(program.gauge.region, at.factors, gradient(program, at))
     assert float(steepest.abs().max()) < 1e-12
@@ -212,7 +212,7 @@ def test_the_program_has_the_networks_own_value_at_feasible_points(name: str) ->
         network = problem.network(factors)
         with torch.no_grad():
             own = float(problem.loss.value(network(problem.X)) + problem.beta * network.penalty())
-        return own, float(problem.program.objective_factors(factors)) * problem.value_scale
+        return own, float(problem.program.objective_factors(factors)) * problem.units.value
 
     own, program = values(region.pulled_inside(left, gate))
     assert own == pytest.approx(program, rel=1e-11)
@@ -240,4 +240,4 @@ def test_recovery_of_neurons_from_convex_weights() -> None:
     with torch.no_grad():
         own = float(problem.loss.value(network(problem.X)) + problem.beta * network.penalty())
     convex = float(program.loss.value(program.operator.forward(stack)) + program.beta * found.penalty())
-    assert own == pytest.approx(convex * problem.value_scale, rel=1e-8)
+    assert own == pytest.approx(convex * problem.units.value, rel=1e-8)

@@ -155,7 +155,7 @@ def trained(problem: pn.Problem, seed: int, neurons: int = 80) -> float:
     _, p, q = problem.program.operator.stack_shape
     generator = torch.Generator().manual_seed(seed)
     weights = [0.5 * torch.randn(neurons, size, generator=generator, dtype=torch.float64) for size in (p, q)]
-    group = None if problem.gate_group is None else torch.arange(neurons) % (int(problem.gate_group.max()) + 1)
+    group = None if problem.gates.group is None else torch.arange(neurons) % (int(problem.gates.group.max()) + 1)
     factors = Factors(*weights, torch.zeros(neurons, dtype=torch.long))
     network: Any = problem.block.network(factors, None, problem.readout, group, True)
 

@@ -7,6 +7,8 @@ from provenet.blocks.fourier import BFNO, FNO
 from provenet.blocks.mixer import Mixer
 from provenet.blocks.mlp import MLP
 from provenet.blocks.named import BLOCKS, block_of, make_block
+from provenet.blocks.on_data import OnData
+from provenet.blocks.rows import Rows, Table
 from provenet.blocks.tokens import FNet, PoolFormer, TokenMap
 
 __all__ = [
@@ -18,8 +20,11 @@ __all__ = [
     "Block",
     "FNet",
     "Mixer",
+    "OnData",
     "PoolFormer",
+    "Rows",
     "SelfAttention",
+    "Table",
     "TokenMap",
     "block_of",
     "make_block",

@@ -7,23 +7,22 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet import nn as modules
 from provenet.blocks.base import Block, check_tokens
-from provenet.nn.attention import SCALES, attend
+from provenet.blocks.rows import Rows
+from provenet.nn.attention import attend
+from provenet.nn.settings import AttentionScale
 from provenet.operators import MomentOperator, attention_operator
-
-_BATCH_NUMBERS = 2**22  # projected queries at a time
 
 
 @dataclass(frozen=True)
-class SelfAttention(Block):
+class SelfAttention(AttentionScale, Block):
     """(X W₁ Xᵀ, gated by 1{X G Xᵀ ≥ 0}) X W₂.
 
-    AT and BM leave out the 1/√d of transformers, and so does ``scale=None``; ``"sqrt_d"`` divides X W₁ Xᵀ by √d.
+    AT and BM leave out the 1/√d of transformers, and so does ``scale=None``; settings as in `AttentionScale`.
     Numbers of tokens may vary by a mask: tokens that are not there are zero tokens, and ``mean`` does not count them.
     """
-
-    scale: str | None = None
 
     name = "attention"
     degree = 3
@@ -32,10 +31,6 @@ class SelfAttention(Block):
     tokens = True
     masks = True
 
-    def __post_init__(self) -> None:
-        if self.scale not in SCALES:
-            raise ValueError(f"scale: {self.scale!r} is unknown; choose None or 'sqrt_d'.")
-
     def check(self, X: Tensor, outputs: int) -> None:
         check_tokens(self.name, X)
 
@@ -43,29 +38,26 @@ class SelfAttention(Block):
         d = X.shape[2]
         return d * d, d * outputs
 
-    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def sides(self, X: Tensor, vectors: Tensor) -> Tensor:
         """x_tᵀ G x_r for every pair of tokens, (n, s², m)."""
         n, s, d = X.shape
         out = X.new_empty(n, s, s, len(vectors))
-        size = max(1, _BATCH_NUMBERS // (s * d * max(len(vectors), 1)))
-        for i in range(0, n, size):
-            x = X[i : i + size]
-            out[i : i + size] = attend(x, vectors, x).transpose(2, 3)
+        for some in batches.slices(n, s * d * len(vectors), batches.PASS):
+            x = X[some]
+            out[some] = attend(x, vectors, x).transpose(2, 3)
         return out.flatten(1, 2)
 
-    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
+    def some_rows(self, X: Tensor, index: Tensor) -> Tensor:
         """x_t ⊗ x_r of sample i, for index (i·s + t)·s + r."""
         s = X.shape[1]
         tokens = X.flatten(0, 1)
         query, key = tokens[index // s], tokens[index // s**2 * s + index % s]
         return (query.unsqueeze(-1) * key.unsqueeze(-2)).flatten(-2)
 
-    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def noise(self, X: Tensor, vectors: Tensor) -> Tensor:
         """Two sums of d products, one after the other: 2d roundings and those of the products."""
         return (2 * X.shape[2] + 8) * torch.finfo(X.dtype).eps * self.sides(X.abs(), vectors.abs())
 
-    def operator(
-        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
-    ) -> MomentOperator:
-        divisor = X.shape[2] ** 0.5 if self.scale == "sqrt_d" else 1.0
-        return attention_operator(X, patterns, outputs, readout, divisor, mask, scale)
+    def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> MomentOperator:
+        divisor = self.divisor(rows.X.shape[2])
+        return attention_operator(rows.X, opened, rows.outputs, rows.readout, divisor, rows.mask, scale)

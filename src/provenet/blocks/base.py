@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from provenet import nn as modules
+from provenet.blocks.on_data import OnData
+from provenet.blocks.rows import Rows
 from provenet.operators import Operator
 from provenet.variable import Factors, Neurons
-
-_BATCH_NUMBERS = 2**23  # sides of gates at a time
 
 
 class Block(ABC):
@@ -32,10 +32,7 @@ class Block(ABC):
     tokens: bool = False
     masks: bool = False
     order: int = 0
-
-    @property
-    def groups(self) -> int:
-        return 1
+    groups: int = 1
 
     @abstractmethod
     def check(self, X: Tensor, outputs: int) -> None:
@@ -45,11 +42,15 @@ class Block(ABC):
     def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
         """(p, q): the sizes of a neuron's two layers."""
 
+    def split(self, X: Tensor) -> Sequence[Tensor]:
+        """What each group of neurons sees of X: X itself, but for blocks in groups.  All that follows is of a group."""
+        return (X,)
+
     @abstractmethod
-    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def sides(self, X: Tensor, vectors: Tensor) -> Tensor:
         """Φ h for every vector h, (n, ρ, m), for vectors (m, p): the arrangement matrix, applied."""
 
-    def rows(self, X: Tensor, group: int = 0) -> Tensor | None:
+    def rows(self, X: Tensor) -> Tensor | None:
         """Φ as a table (n·ρ, p), where the block has one; None where it is too large to be written down."""
         return None
 
@@ -58,59 +59,30 @@ class Block(ABC):
         own numbers, and only products and their sums round."""
         return None
 
-    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
+    def some_rows(self, X: Tensor, index: Tensor) -> Tensor:
         """The rows of Φ with these numbers, (…, p) for an index (…) into the n·ρ rows."""
-        table = self.rows(X, group)
+        table = self.rows(X)
         if table is None:
             raise NotImplementedError(f"block {self.name!r} does not say what its rows are.")
         return table[index]
 
-    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def noise(self, X: Tensor, vectors: Tensor) -> Tensor:
         """What rounding may do to `sides`, (n, ρ, m); exact sums of products in any order stay within it."""
         depth = vectors.shape[1] + 8
-        return depth * torch.finfo(X.dtype).eps * self.sides(X.abs(), vectors.abs(), group)
+        return depth * torch.finfo(X.dtype).eps * self.sides(X.abs(), vectors.abs())
 
-    def patterns(self, X: Tensor, vectors: Tensor, group: int = 0) -> tuple[Tensor, Tensor]:
-        """(1{Φ h ≥ 0} (m, n·ρ), whether rounding decides on which side of h some row lies (m,)), batch by batch.
+    @abstractmethod
+    def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> Operator:
+        """A of ``rows.X``/scale behind gates ``opened`` (P, n, ρ) bool; None: one gate, open everywhere."""
 
-        Where it does, one order of summation opens the gate and another may close it: the problem and the network
-        would differ.  Exact ties are open.
-        """
-        _, rho, m = self.sides(X[:1].to(torch.float64), vectors, group).shape
-        out = torch.empty(m, X.shape[0], rho, dtype=torch.bool)
-        torn = torch.zeros(m, dtype=torch.bool)
-        size = max(1, _BATCH_NUMBERS // (rho * m))
-        for i in range(0, X.shape[0], size):
-            x = X[i : i + size].to(torch.float64)
-            side = self.sides(x, vectors, group)
-            out[:, i : i + size] = (side >= 0).permute(2, 0, 1)
-            torn |= self._torn(x, vectors, group, side).any(0).any(0)
-        return out.flatten(1), torn
-
-    def _torn(self, x: Tensor, vectors: Tensor, group: int, side: Tensor) -> Tensor:
-        """Where the side is within rounding of zero; an exact zero is a tie, and no tear, if every sum is exact."""
-        noise = self.noise(x, vectors, group)  # zero where all products are: then the side is zero in any order
-        torn = (noise > 0) & (side.abs() <= noise)
-        tied = torn & (side == 0)
-        if self.order == 0 or not bool(tied.any()):
-            return torn
-        # products are multiples of one power of two, and so are all partial sums: below 2⁵² of it none rounds
-        unit = _quantum(x).clamp_max(1.0) ** self.order * torch.stack([_quantum(vector) for vector in vectors])
-        return torn & ~(tied & (self.sides(x.abs(), vectors.abs(), group) < 2**52 * unit))
+    def on(self, X: Tensor, outputs: int, readout: str = "mean", mask: Tensor | None = None) -> OnData:
+        """The block bound to its data; see `check` for what X it takes."""
+        return OnData(self, X, outputs, readout, mask)
 
     def size(self, X: Tensor) -> float:
         """The largest entry of the block's input: what X is divided by, up to a power of four."""
         low, high = X.aminmax()
         return float(torch.maximum(-low, high))
-
-    @abstractmethod
-    def operator(
-        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
-    ) -> Operator:
-        """The operator of X/scale with these patterns (P, n·ρ), None where all is open.
-
-        A block with groups also takes ``group`` (P,), that of each gate; None: as many in every group, in order.
-        """
 
     def network(
         self,
@@ -142,15 +114,6 @@ class Block(ABC):
     def settings(self) -> Mapping[str, Any]:
         """What distinguishes this block from another of its name; JSON-ready."""
         return asdict(self)  # type: ignore[call-overload]
-
-
-def _quantum(tensor: Tensor) -> Tensor:
-    """The largest power of two of which all entries are multiples; 1 where all are zero."""
-    mantissa, exponent = torch.frexp(tensor[tensor != 0])
-    if mantissa.numel() == 0:
-        return tensor.new_ones(())
-    digits = (mantissa * 2**53).to(torch.int64)
-    return torch.ldexp((digits & -digits).to(tensor.dtype), exponent - 53).min()
 
 
 def check_tokens(name: str, X: Tensor) -> None:

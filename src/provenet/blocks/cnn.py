@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.nn.functional import unfold
 
-from provenet import memory
+from provenet import batches, memory
 from provenet import nn as modules
 from provenet.blocks.base import Block
+from provenet.blocks.rows import Rows
 from provenet.nn.cnn import Convolution, pooling_matrix
 from provenet.operators.blocks.cnn import CNNOperator, Windows
 
-_PATCH_NUMBERS = 2**22  # patches at a time
 _TABLE_SHARE = 0.1  # of the free memory: a table of all patches may take so much
 
 
@@ -45,14 +45,14 @@ class CNN(Convolution, Block):
         """A matrix of the user's scales features as X does."""
         return super().size(X) * (1.0 if self.matrix is None else float(self.matrix.abs().max()))
 
-    def rows(self, X: Tensor, group: int = 0) -> Tensor | None:
+    def rows(self, X: Tensor) -> Tensor | None:
         """All patches, (n·K, p), where they fit."""
         p, _ = self.weights(X, 1)
         if not memory.fits(8 * X.shape[0] * prod(self.positions(X.shape)) * p, _TABLE_SHARE):
             return None
         return self._patches(X).flatten(0, 1)
 
-    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
+    def some_rows(self, X: Tensor, index: Tensor) -> Tensor:
         K = prod(self.positions(X.shape))
         image, which = torch.unique(index // K, return_inverse=True)
         return self._patches(X[image])[which, index % K]
@@ -62,28 +62,18 @@ class CNN(Convolution, Block):
         kernel, stride, padding, dilation, _ = self._windows(X)
         return unfold(_as_images(X), kernel, dilation, padding, stride).transpose(1, 2)
 
-    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def sides(self, X: Tensor, vectors: Tensor) -> Tensor:
         kernel, stride, padding, dilation, positions = self._windows(X)
         K = prod(positions)
         out = torch.empty(X.shape[0], K, len(vectors), dtype=X.dtype)
-        size = max(1, _PATCH_NUMBERS // (K * vectors.shape[1]))
-        for i in range(0, X.shape[0], size):
-            patches = unfold(_as_images(X[i : i + size]), kernel, dilation, padding, stride)  # (b, p, K)
-            out[i : i + size] = patches.transpose(1, 2) @ vectors.T
+        for some in batches.slices(X.shape[0], K * vectors.shape[1], batches.PASS):
+            patches = unfold(_as_images(X[some]), kernel, dilation, padding, stride)  # (b, p, K)
+            out[some] = patches.transpose(1, 2) @ vectors.T
         return out
 
-    def operator(
-        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
-    ) -> CNNOperator:
-        n = X.shape[0]
-        return CNNOperator(
-            _as_images(X),
-            None if patterns is None else patterns.view(patterns.shape[0], n, -1),
-            outputs,
-            self._windows(X),
-            pooling_matrix(self, self.positions(X.shape)),
-            scale,
-        )
+    def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> CNNOperator:
+        pooling = pooling_matrix(self, self.positions(rows.X.shape))
+        return CNNOperator(_as_images(rows.X), opened, rows.outputs, self._windows(rows.X), pooling, scale)
 
     def _windows(self, X: Tensor) -> Windows:
         """A sequence is an image of one row."""

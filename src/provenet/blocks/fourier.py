@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -9,65 +10,56 @@ from torch import Tensor
 
 from provenet import nn as modules
 from provenet.blocks.base import Block, check_tokens
-from provenet.blocks.tokens import as_grid, grid_of
+from provenet.blocks.rows import Rows
 from provenet.nn.fourier import correlate, spectrum
+from provenet.nn.settings import InGroups, OnGrid
 from provenet.operators import Operator, TokenMeanOperator
 from provenet.operators.blocks.fourier import FNOMeanOperator, FNOTokensOperator
-from provenet.operators.wrappers.grouped import GroupedOperator, Part
 from provenet.operators.wrappers.repeated import RepeatedOperator
 
 
 @dataclass(frozen=True)
-class FNO(Block):
+class FNO(OnGrid, Block):
     """u is (s, d), v (c,): h[t] = Σ_τf X[(t+τ) mod s, f] u[τ, f], output h vᵀ.
 
     On a ``grid`` (height, width), tokens row-major, the shift is cyclic in both directions; None: a sequence.
     """
-
-    grid: tuple[int, int] | None = None
 
     name = "fno"
     degree = 1
     tokens = True
     module = modules.FNO
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "grid", as_grid(self.grid))  # frozen, and a list when it comes from a file
-
     def check(self, X: Tensor, outputs: int) -> None:
         check_tokens(self.name, X)
-        if self.grid is not None:
-            grid_of(X, self.grid)
+        self.grid_of(X.shape[1])
 
     def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
         return X.shape[1] * X.shape[2], outputs
 
-    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def sides(self, X: Tensor, vectors: Tensor) -> Tensor:
         return correlate(spectrum(X, self.grid), vectors, self.grid)
 
-    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
+    def some_rows(self, X: Tensor, index: Tensor) -> Tensor:
         """X_i, its tokens shifted by t in a circle, for index i·s + t."""
         s = X.shape[1]
-        height, width = self.grid or (1, s)
+        height, width = self.grid_of(s)
         shift, token = (index % s).unsqueeze(-1), torch.arange(s)
         row = (shift // width + token // width) % height
         column = (shift % width + token % width) % width
         return X[(index // s).unsqueeze(-1), row * width + column].flatten(-2)
 
-    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def noise(self, X: Tensor, vectors: Tensor) -> Tensor:
         # an FFT errs by its signal's length, at any entry: three of them as in `FourierOperator.depth`, and sums over d
         s, d = X.shape[1:]
         depth = 3 * (s + 20) * s**0.5 + 2 * d + 20
         lengths = torch.linalg.vector_norm(X, dim=(1, 2))[:, None] * torch.linalg.vector_norm(vectors, dim=1)
         return (depth * torch.finfo(X.dtype).eps * s**0.5 * lengths).unsqueeze(1).expand(-1, s, -1)
 
-    def operator(
-        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
-    ) -> Operator:
-        n, s, _ = X.shape
-        opened = None if patterns is None else patterns.view(-1, n, s)
-        grid = self.grid or (1, s)
-        if readout == "tokens":
+    def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> Operator:
+        X, s, outputs = rows.X, rows.X.shape[1], rows.outputs
+        grid = self.grid_of(s)
+        if rows.readout == "tokens":
             return FNOTokensOperator(X, opened, outputs, grid, scale)
         if opened is None:  # shifts leave the mean as it is
             root = s**0.5
@@ -76,63 +68,22 @@ class FNO(Block):
 
 
 @dataclass(frozen=True)
-class BFNO(FNO):
+class BFNO(InGroups, FNO):
     """An FNO in ``groups``: d/groups features of group b into the c/groups outputs of group b."""
-
-    groups: int = 1
 
     name = "bfno"
     module = modules.BFNO  # type: ignore[assignment]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.groups, bool) or not isinstance(self.groups, int) or self.groups < 1:
-            raise ValueError(f"groups: a whole number from one on is needed, got {self.groups!r}.")
-
     def check(self, X: Tensor, outputs: int) -> None:
         super().check(X, outputs)
-        for what, size in (("features of X", X.shape[2]), ("outputs of Y", outputs)):
-            if size % self.groups:
-                raise ValueError(f"groups: {self.groups} do not divide the {size} {what}; X is {tuple(X.shape)}.")
+        self.check_groups(X.shape[2], outputs)
 
     def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
         return X.shape[1] * X.shape[2] // self.groups, outputs // self.groups
 
-    def features(self, X: Tensor, group: int) -> Tensor:
-        """The features of a group, (n, s, d/groups)."""
-        width = X.shape[2] // self.groups
-        return X[:, :, group * width : (group + 1) * width]
-
-    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
-        return super().sides(self.features(X, group), vectors)
-
-    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
-        return super().some_rows(self.features(X, group), index)
-
-    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
-        return super().noise(self.features(X, group), vectors)
-
-    def operator(
-        self,
-        X: Tensor,
-        patterns: Tensor | None,
-        outputs: int,
-        readout: str,
-        scale: float,
-        mask: Tensor | None,
-        group: Tensor | None = None,
-    ) -> Operator:
-        B, width = self.groups, outputs // self.groups
-        if group is None:
-            gates = B if patterns is None else len(patterns)
-            group = torch.arange(B).repeat_interleave(gates // B)
-        parts = []
-        for b in torch.unique(group).tolist():
-            own = torch.nonzero(group == b).flatten()
-            opened = None if patterns is None else patterns[own]
-            inner = super().operator(self.features(X, b), opened, width, readout, scale, mask)
-            parts.append(Part(inner, own, slice(b * width, (b + 1) * width)))
-        return GroupedOperator(parts, outputs)
+    def split(self, X: Tensor) -> Sequence[Tensor]:
+        """The features of each group, (n, s, d/groups)."""
+        return X.tensor_split(self.groups, dim=2)
 
 
 def _same(x: Tensor) -> Tensor:

@@ -5,48 +5,39 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provenet.blocks.base import Block
+from provenet import batches
+from provenet.blocks.on_data import OnData
 from provenet.cones import ImplicitCones, ImplicitRows
+from provenet.gates import Gates
 
-_NUMBERS = 2**22  # of rows at a time
 
-
-def implicit_cones(
-    block: Block, X: Tensor, patterns: Tensor, gate_vectors: Tensor, gate_group: Tensor | None
-) -> ImplicitCones:
-    """For X in float64, patterns (P, n·ρ), gate vectors (P, p) and, where the block has groups, the group (P,) of each.
-
-    The rows of all groups follow one another; those of other groups than its own do not bound a cone.
-    """
-    count, p = patterns.shape[1], gate_vectors.shape[1]
-    groups, rho = range(block.groups), count // len(X)
+def implicit_cones(on: OnData, gates: Gates) -> ImplicitCones:
+    """The cones of these gates.  The rows of all groups follow one another; those of other groups than its own do not
+    bound a cone."""
+    assert gates.vectors is not None
+    groups, count = on.groups, len(on.groups[0])
 
     def apply(u: Tensor) -> Tensor:
-        return torch.cat([_by_vector(block.sides(X, u, b)) for b in groups], dim=1)
+        return torch.cat([rows.sides(u) for rows in groups], dim=1)
 
     def noise(u: Tensor) -> Tensor:
-        return torch.cat([_by_vector(block.noise(X, u, b).expand(-1, rho, -1)) for b in groups], dim=1)
+        return torch.cat([rows.noise(u) for rows in groups], dim=1)
 
     def pick(index: Tensor) -> Tensor:
-        if block.groups == 1:
-            return block.some_rows(X, index)
-        out = X.new_empty(*index.shape, p)
-        for b in groups:
+        if len(groups) == 1:
+            return groups[0].some(index)
+        out = torch.empty(*index.shape, on.p, dtype=torch.float64)
+        for b, rows in enumerate(groups):
             own = index // count == b
-            out[own] = block.some_rows(X, index[own] % count, b)
+            out[own] = rows.some(index[own] % count)
         return out
 
-    every = torch.arange(count * block.groups).split(max(1, _NUMBERS // p))
+    every = torch.arange(count * len(groups)).split(batches.count(on.p, batches.PASS))
     length = torch.cat([torch.linalg.vector_norm(pick(some), dim=1) for some in every])
-    signs = torch.where(patterns, 1, -1).to(torch.int8)
-    if gate_group is not None:
-        whole = torch.zeros(len(signs), block.groups, count, dtype=torch.int8)
-        whole[torch.arange(len(signs)), gate_group] = signs
+    signs = torch.where(gates.patterns, 1, -1).to(torch.int8)
+    if gates.group is not None:
+        whole = torch.zeros(len(signs), len(groups), count, dtype=torch.int8)
+        whole[torch.arange(len(signs)), gates.group] = signs
         signs = whole.flatten(1)
-    inside = gate_vectors / torch.linalg.vector_norm(gate_vectors, dim=1, keepdim=True)
-    return ImplicitCones(ImplicitRows(apply, pick, noise, length, p), signs, inside)
-
-
-def _by_vector(sides: Tensor) -> Tensor:
-    """(n, ρ, m) → (m, n·ρ)."""
-    return sides.permute(2, 0, 1).flatten(1)
+    inside = gates.vectors / torch.linalg.vector_norm(gates.vectors, dim=1, keepdim=True)
+    return ImplicitCones(ImplicitRows(apply, pick, noise, length, on.p), signs, inside)

@@ -11,6 +11,7 @@ from torch.nn.functional import one_hot
 
 from provenet import nn as modules
 from provenet.blocks.base import Block, check_tokens
+from provenet.blocks.rows import Rows
 from provenet.nn.mixer import mix_tokens
 from provenet.operators import Operator
 from provenet.operators.blocks.mixer import MixerColumnsOperator, MixerMeanOperator, MixerTokensOperator
@@ -34,26 +35,22 @@ class Mixer(Block):
         _, s, d = X.shape
         return s * s, d * outputs
 
-    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def sides(self, X: Tensor, vectors: Tensor) -> Tensor:
         return mix_tokens(X, vectors).permute(0, 2, 3, 1).flatten(1, 2)
 
-    def some_rows(self, X: Tensor, index: Tensor, group: int = 0) -> Tensor:
+    def some_rows(self, X: Tensor, index: Tensor) -> Tensor:
         """X_i[:, f] in row t of W₁, for index (i·s + t)·d + f."""
         _, s, d = X.shape
         column = X.transpose(1, 2)[index // (s * d), index % d]  # (…, s)
         return (one_hot(index // d % s, s).to(X.dtype).unsqueeze(-1) * column.unsqueeze(-2)).flatten(-2)
 
-    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def noise(self, X: Tensor, vectors: Tensor) -> Tensor:
         depth = isqrt(vectors.shape[1]) + 8
         return depth * torch.finfo(X.dtype).eps * self.sides(X.abs(), vectors.abs())
 
-    def operator(
-        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
-    ) -> Operator:
-        n, s, d = X.shape
-        opened = None if patterns is None else patterns.view(-1, n, s * d)
-        if readout == "tokens":
-            return MixerTokensOperator(X, opened, outputs, scale)
+    def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> Operator:
+        if rows.readout == "tokens":
+            return MixerTokensOperator(rows.X, opened, rows.outputs, scale)
         if opened is None:
-            return RepeatedOperator(MixerColumnsOperator(X, outputs, scale), s)
-        return MixerMeanOperator(X, opened, outputs, scale)
+            return RepeatedOperator(MixerColumnsOperator(rows.X, rows.outputs, scale), rows.X.shape[1])
+        return MixerMeanOperator(rows.X, opened, rows.outputs, scale)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from provenet import nn as modules
 from provenet.blocks.base import Block
+from provenet.blocks.rows import Rows
 from provenet.operators import MLPOperator
 
 
@@ -30,17 +31,15 @@ class MLP(Block):
     def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
         return X.shape[1] + self.fit_intercept, outputs
 
-    def rows(self, X: Tensor, group: int = 0) -> Tensor:
+    def rows(self, X: Tensor) -> Tensor:
         return torch.cat([X, torch.ones_like(X[:, :1])], dim=1) if self.fit_intercept else X
 
-    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def sides(self, X: Tensor, vectors: Tensor) -> Tensor:
         return (self.rows(X) @ vectors.T).unsqueeze(1)
 
     def size(self, X: Tensor) -> float:
         return max(super().size(X), float(self.fit_intercept))  # the column of ones counts
 
-    def operator(
-        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
-    ) -> MLPOperator:
-        pattern = torch.ones(X.shape[0], 1, dtype=torch.bool) if patterns is None else patterns.T
-        return MLPOperator(self.rows(X.to(torch.float64)) / scale, pattern, outputs)
+    def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> MLPOperator:
+        pattern = torch.ones(len(rows.X), 1, dtype=torch.bool) if opened is None else opened.flatten(1).T
+        return MLPOperator(self.rows(rows.X.to(torch.float64)) / scale, pattern, rows.outputs)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import isqrt
 from typing import Any
 
 import torch
@@ -13,6 +12,8 @@ from torch import Tensor
 
 from provenet import nn as modules
 from provenet.blocks.base import Block, check_tokens
+from provenet.blocks.rows import Rows
+from provenet.nn.settings import Neighbourhood
 from provenet.nn.tokens import pool_tokens
 from provenet.operators import Operator, TokenMeanOperator, TokenRowsOperator
 
@@ -38,10 +39,10 @@ class TokenBlock(Block):
     def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
         return self.transform(X[:1].to(torch.float64)).shape[2], outputs
 
-    def sides(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def sides(self, X: Tensor, vectors: Tensor) -> Tensor:
         return self.transform(X) @ vectors.T
 
-    def rows(self, X: Tensor, group: int = 0) -> Tensor:
+    def rows(self, X: Tensor) -> Tensor:
         return self.transform(X).flatten(0, 1)
 
     def row_noise(self, X: Tensor) -> Tensor:
@@ -49,49 +50,31 @@ class TokenBlock(Block):
         first = torch.eye(1, p, dtype=X.dtype)
         return self.noise(X, first).expand(-1, tokens, -1).flatten()
 
-    def noise(self, X: Tensor, vectors: Tensor, group: int = 0) -> Tensor:
+    def noise(self, X: Tensor, vectors: Tensor) -> Tensor:
         eps = torch.finfo(X.dtype).eps
         depth = vectors.shape[1] + 100
         size = self.growth(X) * torch.linalg.vector_norm(X, dim=(1, 2))[:, None, None]
         return depth * eps * size * torch.linalg.vector_norm(vectors, dim=1)  # (n, 1, m): the same for all tokens
 
-    def operator(
-        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
-    ) -> Operator:
-        n = X.shape[0]
-        opened = None if patterns is None else patterns.view(patterns.shape[0], n, -1)
-        if readout == "tokens":
-            return TokenRowsOperator.of(X, opened, outputs, self.transform, self.growth(X), scale)
-        return TokenMeanOperator(X, opened, outputs, self.transform, self.growth(X), scale)
+    def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> Operator:
+        kind = TokenRowsOperator.of if rows.readout == "tokens" else TokenMeanOperator
+        return kind(rows.X, opened, rows.outputs, self.transform, self.growth(rows.X), scale)
 
 
 @dataclass(frozen=True)
-class PoolFormer(TokenBlock):
+class PoolFormer(Neighbourhood, TokenBlock):
     """h(X) = PX: each token's ``window`` × ``window`` neighbourhood on the grid, averaged; cells beyond the grid's edge
-    do not count.  ``grid`` (height, width): tokens row-major; None: a square grid."""
-
-    grid: tuple[int, int] | None = None
-    window: int = 3
+    do not count.  Settings as in `Neighbourhood`."""
 
     name = "poolformer"
     module = modules.PoolFormer
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "grid", as_grid(self.grid))  # frozen, and a list when it comes from a file
-        if self.window < 1 or self.window % 2 == 0:
-            raise ValueError(f"window: it must be odd, so that it has a centre, got {self.window}.")
-
     def check(self, X: Tensor, outputs: int) -> None:
         super().check(X, outputs)
-        height, width = grid_of(X, self.grid)
-        if self.window > 2 * max(height, width) - 1:
-            raise ValueError(
-                f"window: {self.window} × {self.window} is larger than any neighbourhood on a {height} × {width} grid; "
-                f"{2 * max(height, width) - 1} already reaches every token from every other."
-            )
+        self.check_window(X.shape[1])
 
     def transform(self, X: Tensor) -> Tensor:
-        return pool_tokens(X, self.grid, self.window)
+        return pool_tokens(X, self)
 
 
 @dataclass(frozen=True)
@@ -136,12 +119,10 @@ class TokenMap(TokenBlock):
     def transform(self, X: Tensor) -> Tensor:
         return self.function(X)
 
-    def operator(
-        self, X: Tensor, patterns: Tensor | None, outputs: int, readout: str, scale: float, mask: Tensor | None
-    ) -> Operator:
+    def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> Operator:
         # of X itself, whatever the scale: h need not be homogeneous
         at_scale = TokenMap(lambda x: self.function(x * scale) / scale)
-        return TokenBlock.operator(at_scale, X, patterns, outputs, readout, scale, mask)
+        return TokenBlock.operator(at_scale, rows, opened, scale)
 
     def growth(self, X: Tensor) -> float:
         sizes, images = [], []
@@ -155,27 +136,3 @@ class TokenMap(TokenBlock):
 
     def settings(self) -> dict[str, Any]:
         return {"function": self.function}
-
-
-def as_grid(grid: Any) -> tuple[int, int] | None:
-    """(height, width) as whole numbers; None stays None."""
-    if grid is None:
-        return None
-    sizes = tuple(grid) if isinstance(grid, (tuple, list)) else ()
-    if len(sizes) != 2 or not all(isinstance(size, int) and size >= 1 for size in sizes):
-        raise ValueError(f"grid: two sizes (height, width) from one on are needed, got {grid!r}.")
-    return sizes[0], sizes[1]
-
-
-def grid_of(X: Tensor, grid: tuple[int, int] | None) -> tuple[int, int]:
-    """The grid of X's tokens (n, s, d)."""
-    s = X.shape[1]
-    if grid is None:
-        if isqrt(s) ** 2 != s:
-            raise ValueError(f"grid: {s} tokens make no square; give grid=(height, width) with height·width = {s}.")
-        return isqrt(s), isqrt(s)
-    if grid[0] * grid[1] != s:
-        raise ValueError(
-            f"grid: {grid[0]} × {grid[1]} = {grid[0] * grid[1]} tokens, but X has {s}, shape {tuple(X.shape)}."
-        )
-    return grid

@@ -2,11 +2,11 @@
 
 from provenet.certificates.certificate import (
     Certificate,
+    Standing,
     certificate_from,
     certificate_of,
-    certify,
     check_same_map,
-    predict,
+    network_certificate,
     relu_point,
 )
 from provenet.certificates.gap import Gap, duality_gap, gap_at
@@ -14,12 +14,12 @@ from provenet.certificates.gap import Gap, duality_gap, gap_at
 __all__ = [
     "Certificate",
     "Gap",
+    "Standing",
     "certificate_from",
     "certificate_of",
-    "certify",
     "check_same_map",
     "duality_gap",
     "gap_at",
-    "predict",
+    "network_certificate",
     "relu_point",
 ]

@@ -10,14 +10,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates.conditions import rank_conditions
 from provenet.certificates.gap import Gap, duality_gap, relative_gap
+from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, in_words, written
 from provenet.problem import Problem, Program
+from provenet.space import Space
+from provenet.statement import Scope
 from provenet.variable import Factors
+from provenet.word import Word
 
-_KINDS = ("exact", "deterministic", "probabilistic")  # of bounds, from the best on
-_BATCH_NUMBERS = 2**21  # of the hidden layer at a time
+
+class Standing(Word):
+    """Whether a certificate's gap is within its tolerance."""
+
+    CERTIFIED = "certified"
+    NOT_CERTIFIED = "not_certified"
 
 
 @dataclass(frozen=True)
@@ -35,8 +44,8 @@ class Certificate:
     dual: float
     polar_max: float
     beta: float
-    scope: str
-    bound: str
+    scope: Scope
+    bound: BoundKind
     tol: float
     conditions: dict[str, bool] = field(default_factory=dict)
     method: str = "gates"
@@ -57,8 +66,8 @@ class Certificate:
         return max(self.polar_max / self.beta - 1.0, 0.0)
 
     @property
-    def status(self) -> str:
-        return "certified" if self.holds(self.tol) else "not_certified"
+    def status(self) -> Standing:
+        return Standing.CERTIFIED if self.holds(self.tol) else Standing.NOT_CERTIFIED
 
     def holds(self, tol: float) -> bool:
         """Whether the relative gap is at most ``tol``.  A gap that is not a number holds nothing."""
@@ -69,7 +78,7 @@ class Certificate:
         as well.  What is said of this network itself, ``polar_max``, stays."""
         if not other.dual > self.dual:
             return self
-        bound = max(self.bound, other.bound, key=_KINDS.index)
+        bound = max(self.bound, other.bound, key=list(BoundKind).index)
         return replace(self, dual=other.dual, bound=bound, dual_of="solved network")
 
     def to_dict(self) -> dict[str, Any]:
@@ -114,7 +123,7 @@ class Certificate:
 
 
 @torch.inference_mode(False)
-def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certificate:
+def network_certificate(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certificate:
     """The certificate of ``network`` on ``problem``: any network of its block, however it was trained.
 
     Everything is recomputed here in float64 from the network's weights and the data: the primal from the
@@ -125,10 +134,10 @@ def certify(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certific
         prediction, factors = relu_point(problem, network)
     else:
         factors = problem.factors(network)
-        prediction = predict(network, problem) / problem.output_unit
+        prediction = _predicted(problem, network) / problem.units.y
         convex = problem.program.operator.forward_factors(factors)
         check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
-    units = problem.beta, problem.value_scale
+    units = problem.beta, problem.units.value
     return certificate_of(problem.program, prediction, factors, *units, problem.scope, tol, penalty=problem.penalty)
 
 
@@ -138,7 +147,7 @@ def certificate_of(
     factors: Factors,
     beta: float,
     scale: float,
-    scope: str,
+    scope: Scope,
     tol: float,
     **more: Any,
 ) -> Certificate:
@@ -153,7 +162,7 @@ def certificate_of(
 
 
 def certificate_from(
-    gap: Gap, program_beta: float, beta: float, scale: float, scope: str, tol: float, **more: Any
+    gap: Gap, program_beta: float, beta: float, scale: float, scope: Scope, tol: float, **more: Any
 ) -> Certificate:
     """A gap in the program's units, as a certificate in the user's; more: its other fields."""
     if not all(map(_finite, (gap.primal, gap.dual, gap.polar_max))):
@@ -177,22 +186,16 @@ def relu_point(problem: Problem, network: nn.Module) -> tuple[Tensor, Factors]:
     """A ReLU network's prediction and neurons in the program's units, in float64; their gates are not looked for."""
     first, second, _, group, _ = problem.neurons(network)
     nowhere = torch.zeros(len(first), dtype=torch.long)
-    neurons = Factors(first, second, nowhere).to(torch.float64)
-    prediction = predict(network, problem)
-    plain = predict(problem.block.network(neurons, None, problem.readout, group, True), problem)
+    neurons = Factors(first, second, nowhere).to(Space())
+    prediction = _predicted(problem, network)
+    plain = _predicted(problem, problem.block.network(neurons, None, problem.readout, group, True))
     check_same_map(plain, prediction, float(problem.loss.target.abs().max()))
-    return prediction / problem.output_unit, neurons.scaled(problem.unit**-0.5)
+    return prediction / problem.units.y, neurons.scaled(problem.units.z**-0.5)
 
 
-def predict(network: nn.Module, problem: Problem) -> Tensor:
-    """network(X), some samples at a time: the hidden layer may be far wider than the data."""
-    X, mask = problem.X, problem.mask
-    neurons = len(network.get_parameter("first"))
-    hidden = max(problem.patterns[0].numel() // X.shape[0], X[0].numel()) * max(neurons, 1)
-    rows = max(1, _BATCH_NUMBERS // hidden)
-    masks = [] if mask is None else [mask.split(rows)]
-    with torch.no_grad():
-        return torch.cat([network(*batch) for batch in zip(X.split(rows), *masks, strict=True)])
+def _predicted(problem: Problem, network: nn.Module) -> Tensor:
+    size = batch_size(problem.block, network, problem.X)
+    return outputs_in_batches(network, problem.X, problem.mask, size)
 
 
 def _told(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet.gauges import BoundKind
 from provenet.polar import polar_bounds
 from provenet.problem import Program
 
@@ -18,7 +19,7 @@ class Gap:
     primal: float
     dual: float
     polar_max: float  # upper bound of max_k γ°(A_k*Θ)
-    bound: str
+    bound: BoundKind
     polar_least: float = 0.0  # lower bound of the same: where it is beyond β, the point is not optimal
 
     @property
@@ -47,7 +48,9 @@ def duality_gap(program: Program, prediction: Tensor, penalty: float, final: boo
     return replace(gap, polar_least=float(polar.lower.max()))
 
 
-def gap_at(program: Program, prediction: Tensor, penalty: float, theta: Tensor, polar_max: float, kind: str) -> Gap:
+def gap_at(
+    program: Program, prediction: Tensor, penalty: float, theta: Tensor, polar_max: float, kind: BoundKind
+) -> Gap:
     """The gap of a point by any dual point Θ whose polars are at most ``polar_max``, rounding included."""
     primal = float(program.loss.value(prediction)) + program.beta * penalty
     return Gap(primal, _dual(program, theta, polar_max), polar_max, kind)

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 import typer
 from sklearn.exceptions import ConvergenceWarning
 
-from provenet.cli import blocks as b
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, print_certificate, print_json, say, warn
+from provenet.cli.fitting import Fitting, prepare
+from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.progress import gap_bar
 from provenet.estimators.base import ProvenEstimator, watched
 from provenet.io import save
@@ -19,41 +20,25 @@ from provenet.io.folder import check_replaceable
 from provenet.report import report as write_report
 
 
+@grouped
 def fit(
     context: typer.Context,
-    data: o.DataFile,
-    target: o.Targets = [],  # noqa: B006 — typer never changes it
+    file: FromFile,
+    block: OfBlock,
+    network: OfNetwork,
+    solver: OfSolver,
     out: Annotated[
         Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the model and the report.")
     ] = Path("model"),
     task: o.TaskOption = "auto",
-    feature: o.Features = [],  # noqa: B006
-    drop: o.Drop = [],  # noqa: B006
-    weight: o.Weight = None,
-    header: o.Header = None,
     beta: o.BetaOption = "0.01max",  # type: ignore[assignment]  # typer parses it
     cv: Annotated[int | None, typer.Option(min=2, help="Choose beta by cross-validation with so many folds.")] = None,
     betas: Annotated[int, typer.Option(min=2, help="With --cv: how many values of beta to try.")] = 20,
-    block: b.BlockOption = "mlp",
-    set_: b.Settings = [],  # noqa: B006
-    tokens: b.Tokens = None,
-    image: b.Image = None,
-    readout: b.ReadoutOption = "mean",
-    activation: o.ActivationOption = "gated_relu",
-    gates: o.Gates = "100",  # type: ignore[assignment]  # typer parses it
-    loss: o.LossOption = None,
-    delta: Annotated[float, typer.Option(callback=o.positive, help="Where the huber loss turns linear.")] = 1.0,
-    intercept: o.Intercept = True,
+    delta: o.Delta = 1.0,
     balanced: Annotated[bool, typer.Option("--balanced", help="Weigh classes against their frequency.")] = False,
-    penalty: o.PenaltyOption = "2,2",  # type: ignore[assignment]  # typer parses it
     whiten: Annotated[
         bool, typer.Option("--whiten", help="Whiten the data first (ZCA); they need no more rows than columns.")
     ] = False,
-    solver: o.SolverOption = "auto",
-    tol: o.Tol = 1e-4,
-    max_steps: o.MaxSteps = None,
-    max_seconds: o.MaxSeconds = None,
-    seed: o.Seed = 0,
     report: Annotated[bool, typer.Option(help="Write report.html into the folder.")] = True,
     json: o.Json = False,
 ) -> None:
@@ -70,34 +55,16 @@ def fit(
         o.refuse_if_given(context, "betas", "it goes with --cv.")
     else:
         o.refuse_if_given(context, "beta", "--cv chooses beta; give one or the other.")
-    if block != "mlp":
-        o.refuse_if_given(context, "intercept", "it goes with --block mlp.")
-    if loss != "huber":
-        o.refuse_if_given(context, "delta", "it goes with --loss huber.")
-    settings: dict[str, Any] = {
-        "activation": activation,
-        "n_gates": gates.checked(activation),
-        "fit_intercept": intercept,
-        "solver": solver,
-        "tol": tol,
-        "max_steps": max_steps,
-        "max_seconds": max_seconds,
-        "random_state": seed,
-        "class_weight": "balanced" if balanced else None,
-    }
-    if whiten:
-        if block != "mlp":
-            raise typer.BadParameter("it goes with --block mlp.", param_hint="--whiten")
-        settings["whiten"] = True
+    more: dict[str, Any] = {"class_weight": "balanced" if balanced else None, "whiten": whiten}
+    if whiten and block.block != "mlp":
+        raise typer.BadParameter("it goes with --block mlp.", param_hint="--whiten")
     if cv is not None:
-        settings |= {"cv": cv, "betas": betas}
-    if loss == "huber":
-        settings["delta"] = delta
-    fitting = o.prepare(
-        data, target, features=feature, drop=drop, weight=weight, header=header, task=task, loss=loss,
-        block=block, block_settings=set_, tokens=tokens, image=image, readout=readout,
-        penalty=penalty, search=cv is not None, **settings,
-    )  # fmt: skip
+        more |= {"cv": cv, "betas": betas}
+    if network.loss == "huber":
+        more["delta"] = delta
+    else:
+        o.refuse_if_given(context, "delta", "it goes with --loss huber.")
+    fitting = prepare(context, file, task, block, network, solver, search=cv is not None, **more)
     if fitting.task == "regression":
         o.refuse_if_given(context, "balanced", "a regression has no classes to weigh.")
     estimator, dataset = fitting.estimator, fitting.data
@@ -108,7 +75,7 @@ def fit(
             param_hint="--whiten",
         )
     if cv is None:
-        estimator.set_params(beta=beta.on(fitting))
+        estimator.set_params(beta=fitting.beta(beta))
     name = "fitting" if cv is None else "choosing beta"
     train(estimator, dataset.X, fitting.y, dataset.weight, quiet=json, name=name, mask=dataset.mask)
     save(estimator, out, source=dataset.source.to_dict() | {"task": fitting.task})
@@ -125,7 +92,7 @@ def fit(
             path=path,
         )
     _tell(estimator, fitting, out, page, json)
-    if not estimator.certificate_.holds(tol):
+    if not estimator.certificate_.holds(solver.tol):
         raise typer.Exit(FAILED)
 
 
@@ -144,7 +111,7 @@ def train(
         warn(str(warning.message))
 
 
-def _tell(estimator: ProvenEstimator, fitting: o.Fitting, out: Path, page: Path | None, json: bool) -> None:
+def _tell(estimator: ProvenEstimator, fitting: Fitting, out: Path, page: Path | None, json: bool) -> None:
     name = "accuracy" if fitting.task == "classification" else "R²"
     data = fitting.data
     score = float(estimator.score(data.X, fitting.y, sample_weight=data.weight, mask=data.mask))

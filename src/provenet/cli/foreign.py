@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,44 +18,36 @@ from provenet.cli.console import warn
 from provenet.data.loading import Dataset
 from provenet.io.weights import named_as, network_of, read_state, write_state
 from provenet.proofs import certify as certify_module
+from provenet.statement import Statement
 
-_CLASSES = ("softmax", "logistic")  # losses of labels
-
-
-@dataclass(frozen=True)
-class Training:
-    """What a file of weights does not say: how the network was trained."""
-
-    loss: str
-    beta: float
-    mean: bool
-    delta: float
-    activation: str
-    readout: str
+CLASSES = ("softmax", "logistic")  # losses of labels
 
 
 def certify_file(
-    path: Path, data: Dataset, file: Path, block: Block, training: Training, tol: float, sharpen: float
+    path: Path, data: Dataset, file: Path, statement: Statement, *, mean: bool, tol: float, sharpen: float
 ) -> Certificate:
-    """The certificate of the network in ``path`` on the data of ``file``."""
+    """The certificate of the network in ``path`` on the data of ``file``.
+
+    ``statement`` and ``mean`` are what a file of weights does not say: how the network was trained.
+    """
     assert data.y is not None
-    y = _labels(file, data.y) if training.loss in _CLASSES else data.y.astype(np.float64)
-    check_mask(file, block, data.mask)
+    y = _labels(file, data.y) if statement.loss.name in CLASSES else data.y.astype(np.float64)
+    check_mask(file, statement.block, data.mask)
     state = read_state(path)
     sample = tuple(data.X.shape[1:])
-    network = network_of(path, state, block, training.activation, training.readout, sample)
-    _check_outputs(path, _outputs(network, block, sample), file, y, training)
+    network = network_of(path, state, statement, sample)
+    _check_outputs(path, _outputs(network, statement.block, sample), file, y, statement)
     arrays = (data.X, y) if data.mask is None else (data.X, y, data.mask)
     return certify_module(
         network,
         arrays,
         tol=tol,
-        loss=training.loss,
-        beta=training.beta,
-        mean=training.mean,
+        loss=statement.loss,
+        beta=statement.beta,
+        mean=mean,
         sample_weight=data.weight,
-        loss_settings={"delta": training.delta} if training.loss == "huber" else None,
-        **({"sharpen": sharpen} if sharpen else {}),
+        loss_settings=dict(statement.loss_settings),
+        sharpen=sharpen,
     )
 
 
@@ -76,15 +67,16 @@ def _outputs(network: Any, block: Block, sample: tuple[int, ...]) -> int:
     return block.groups * network.second.shape[1] // each
 
 
-def _check_outputs(path: Path, outputs: int, file: Path, y: NDArray[Any], training: Training) -> None:
+def _check_outputs(path: Path, outputs: int, file: Path, y: NDArray[Any], statement: Statement) -> None:
     """More classes than the outputs can tell apart, or other targets than outputs, are wrong use."""
-    single = y.ndim == (2 if training.readout == "tokens" else 1)
-    labels = single and y.dtype.kind in "biu" and training.loss in _CLASSES
+    loss = statement.loss.name
+    single = y.ndim == (2 if statement.readout == "tokens" else 1)
+    labels = single and y.dtype.kind in "biu" and loss in CLASSES
     targets = 1 if single else y.shape[-1]
     classes = int(y.max()) + 1 if labels else 0
-    if classes > max(outputs, 2 if training.loss == "logistic" else 1):
+    if classes > max(outputs, 2 if loss == "logistic" else 1):
         found = f"{classes} classes, counted from 0"
-    elif targets != outputs and not (labels and training.loss == "softmax"):
+    elif targets != outputs and not (labels and loss == "softmax"):
         found = f"{targets} target(s)"
     else:
         return

@@ -41,8 +41,8 @@ def load_for(model: SavedModel, path: Path, source: Source, **options: Any) -> D
     """Samples of ``path`` that the model can take; samples of another shape, or a mask it has no use for, are not."""
     data = load_like(path, source, shape=shape_of(model), **options)
     found, known = data.X.shape[1:], shape_of(model)
-    tokens_vary = model.block.masks and len(found) == 2 and found[1] == known[-1]
+    tokens_vary = model.statement.block.masks and len(found) == 2 and found[1] == known[-1]
     if found != known and not tokens_vary:
         raise ColumnError(f"{path}: its samples have shape {tuple(found)}, the model was fitted on {known}.")
-    check_mask(path, model.block, data.mask)
+    check_mask(path, model.statement.block, data.mask)
     return data

@@ -1,29 +1,17 @@
-"""Options that several sub-commands share."""
+"""Options that several sub-commands share, one by one."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import numpy as np
-import torch
 import typer
-from numpy.typing import NDArray
 
-from provenet import estimators
-from provenet.blocks import Block
-from provenet.cli.blocks import ImageShape, check_fits, check_mask, chosen_block
-from provenet.data.loading import Dataset, guess_task, load_dataset
-from provenet.estimators.base import ProvenEstimator
-from provenet.formulation import checked_penalty
-from provenet.gauges.prox.mixed import Penalty, gauge_of
+from provenet.gauges.prox.mixed import Penalty
 from provenet.losses import LOSSES
-from provenet.problem import Problem
 from provenet.solvers import METHODS
-
-_KINDS = {"classification": "ProvenClassifier", "regression": "ProvenRegressor"}
 
 Task = Literal["auto", "classification", "regression"]
 Activation = Literal["gated_relu", "relu", "linear"]
@@ -48,10 +36,6 @@ class Beta:
 
     value: float
     relative: bool
-
-    def on(self, fitting: Fitting) -> float:
-        """Where β_max is zero the zero network is optimal at every β, and any will do."""
-        return self.value * (fitting.problem().beta_max or 1.0) if self.relative else self.value
 
 
 def parse_beta(text: str) -> Beta:
@@ -167,99 +151,5 @@ Tol = Annotated[float, typer.Option(callback=positive, help="The relative gap to
 MaxSteps = Annotated[int | None, typer.Option(min=0, help="Stop after so many steps.")]
 MaxSeconds = Annotated[float | None, typer.Option(callback=positive, help="Stop after so many seconds.")]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the gates.")]
+Delta = Annotated[float, typer.Option(callback=positive, help="Where the huber loss turns linear.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else.")]
-
-
-@dataclass(frozen=True)
-class Fitting:
-    """The data and the estimator a command line asks for."""
-
-    data: Dataset
-    y: NDArray[Any]
-    task: str
-    estimator: ProvenEstimator
-
-    def problem(self) -> Problem:
-        """The problem the estimator would solve, at beta one."""
-        data = self.estimator._read(self.data.X, self.y, self.data.weight, self.data.mask)
-        return self.estimator._formulate(data, 1.0, self.estimator._seed())
-
-    @property
-    def feature_names(self) -> list[str] | None:
-        """Names of the columns of X; positions where the file has no names; None for tokens and images."""
-        names = self.data.source.features
-        if self.data.X.ndim > 2:
-            return None
-        return list(names) if len(names) == self.data.X.shape[1] else [str(i) for i in range(self.data.X.shape[1])]
-
-
-def prepare(
-    path: Path,
-    targets: list[str],
-    *,
-    features: list[str],
-    drop: list[str],
-    weight: str | None,
-    header: bool | None,
-    task: str,
-    loss: str | None,
-    block: str,
-    block_settings: list[str],
-    tokens: int | None,
-    image: ImageShape | None,
-    readout: str,
-    penalty: Norms,
-    search: bool = False,
-    **settings: Any,
-) -> Fitting:
-    """Read the data, decide on the task, and make the estimator (with ``search``, one that chooses β)."""
-    chosen = chosen_block(block, block_settings, tokens, image, readout)
-    data = load_dataset(
-        path, targets, features=features, drop=drop, weight=weight, task=task, header=header,
-        tokens=tokens, image=None if image is None else image.sizes,
-    )  # fmt: skip
-    assert data.y is not None
-    if task == "auto":
-        task = guess_task(data.y, tokens=readout == "tokens")
-    if loss is not None:
-        settings["loss"] = loss
-    kind = getattr(estimators, _KINDS[task] + ("CV" if search else ""))
-    if loss is not None and loss not in kind.losses:
-        raise typer.BadParameter(
-            f"{loss} is not a loss of {task}; choose {' or '.join(kind.losses)}.", param_hint="--loss"
-        )
-    if task == "regression":
-        settings.pop("class_weight", None)
-    settings |= {"block": chosen if block_settings else block, "readout": readout, "penalty": penalty.pair}
-    y = data.y if task == "classification" else _as_numbers(path, data.y)
-    outputs = _outputs(y, task, loss, readout)
-    check_fits(chosen, data.X, outputs)
-    check_mask(path, chosen, data.mask)
-    _check_penalty(chosen, settings["activation"], penalty.pair, data.X, outputs)
-    return Fitting(data, y, task, kind(**settings))
-
-
-def _check_penalty(block: Block, activation: str, penalty: Penalty, X: NDArray[Any], outputs: int) -> None:
-    """Norms that the block does not have, or that cannot be judged, are wrong use, told before the work."""
-    try:
-        checked_penalty(penalty, block, activation)
-        gauge_of(penalty, *block.weights(torch.zeros(1, *X.shape[1:], dtype=torch.float64), outputs))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--penalty") from None
-
-
-def _outputs(y: NDArray[Any], task: str, loss: str | None, readout: str) -> int:
-    """How many numbers the network is to say of a sample, or of a token."""
-    if task == "classification":
-        classes = len(np.unique(y))
-        return 1 if loss == "logistic" and classes == 2 else classes
-    single = y.ndim == (2 if readout == "tokens" else 1)
-    return 1 if single else y.shape[-1]
-
-
-def _as_numbers(path: Path, y: NDArray[Any]) -> NDArray[np.float64]:
-    if y.dtype.kind not in "biuf":
-        raise ValueError(
-            f"{path}: the target is not a number; a regression needs numbers, or use --task classification."
-        )
-    return y.astype(np.float64)

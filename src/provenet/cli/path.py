@@ -12,19 +12,23 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
-from provenet.cli import blocks as b
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, errors, print_json, print_table, say
+from provenet.cli.fitting import prepare
+from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.io.folder import write_atomically
 from provenet.report import write_report
 from provenet.solvers import Solution
 from provenet.solvers.path import path as follow
 
 
+@grouped
 def path(
     context: typer.Context,
-    data: o.DataFile,
-    target: o.Targets = [],  # noqa: B006 — typer never changes it
+    file: FromFile,
+    block: OfBlock,
+    network: OfNetwork,
+    solver: OfSolver,
     out: Annotated[
         Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the path and its report.")
     ] = Path("path"),
@@ -33,44 +37,20 @@ def path(
         float, typer.Option(min=1e-12, max=0.999, help="The smallest beta, as a share of beta_max.")
     ] = 1e-3,
     task: o.TaskOption = "auto",
-    feature: o.Features = [],  # noqa: B006
-    drop: o.Drop = [],  # noqa: B006
-    weight: o.Weight = None,
-    header: o.Header = None,
-    block: b.BlockOption = "mlp",
-    set_: b.Settings = [],  # noqa: B006
-    tokens: b.Tokens = None,
-    image: b.Image = None,
-    readout: b.ReadoutOption = "mean",
-    activation: o.ActivationOption = "gated_relu",
-    gates: o.Gates = "100",  # type: ignore[assignment]  # typer parses it
-    loss: o.LossOption = None,
-    intercept: o.Intercept = True,
-    penalty: o.PenaltyOption = "2,2",  # type: ignore[assignment]  # typer parses it
-    solver: o.SolverOption = "auto",
-    tol: o.Tol = 1e-4,
-    max_steps: o.MaxSteps = None,
-    max_seconds: o.MaxSeconds = None,
-    seed: o.Seed = 0,
     json: o.Json = False,
 ) -> None:
     """Solve at many values of beta, each from the last; write path.csv, path.json and a report with pictures.
 
     Example: provenet path iris.csv --target species --betas 15 --out iris-path
     """
-    if block != "mlp":
-        o.refuse_if_given(context, "intercept", "it goes with --block mlp.")
-    fitting = o.prepare(
-        data, target, features=feature, drop=drop, weight=weight, header=header, task=task, loss=loss,
-        block=block, block_settings=set_, tokens=tokens, image=image, readout=readout, penalty=penalty,
-        activation=activation, n_gates=gates.checked(activation), fit_intercept=intercept, random_state=seed,
-    )  # fmt: skip
+    fitting = prepare(context, file, task, block, network, solver)
     problem = fitting.problem()
     console = errors()
     with Progress(console=console, transient=True, disable=json or not console.is_terminal) as progress:
         bar = progress.add_task("path", total=betas)
+        limits = (solver.max_steps, solver.max_seconds)
         solutions = follow(
-            problem, betas, solver, tol, ratio, max_steps, max_seconds, progress=lambda _: progress.advance(bar)
+            problem, betas, solver.solver, solver.tol, ratio, *limits, progress=lambda _: progress.advance(bar)
         )
     rows = [_row(solution) for solution in solutions]
     out.mkdir(parents=True, exist_ok=True)
@@ -88,7 +68,7 @@ def path(
     else:
         _print(rows)
         say(f"path    {out / 'path.csv'}\nreport  {page}")
-    if len(solutions) < betas or not all(s.certificate.holds(tol) for s in solutions):
+    if len(solutions) < betas or not all(s.certificate.holds(solver.tol) for s in solutions):
         raise typer.Exit(FAILED)
 
 

@@ -9,9 +9,10 @@ from torch import Tensor
 
 from provenet.cones.exact import Faces
 from provenet.cones.projection import Rows
+from provenet.space import Placed, Space
 
 
-class Region(ABC):
+class Region(Placed, ABC):
     """Where neurons may be.  rows Φ (N, p): of unit length, or zero.  signs (P, N): ±1, zero for rows that do not bound
     a cone.  inside (P, p): a unit vector of each interior."""
 
@@ -19,6 +20,10 @@ class Region(ABC):
     signs: Tensor
     inside: Tensor
     doubt: float = 0.0  # how many times the rounding of a pull rows that count as one may add to it
+
+    @property
+    def space(self) -> Space:
+        return Space.of(self.inside)
 
     @abstractmethod
     def restrict(self, gates: Tensor) -> Region:

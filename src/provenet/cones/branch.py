@@ -55,15 +55,16 @@ def branch_and_bound(
     best, where = lower.clone(), cones.inside.clone()
     if r > _MOST_OUTPUTS:
         return Leaf(torch.zeros_like(lower), upper, where)
-    orthants = torch.diag_embed(torch.cartesian_prod(*[torch.tensor([1.0, -1.0], dtype=G.dtype)] * r).view(-1, r))
-    gate = torch.arange(B).repeat_interleave(len(orthants))
+    orthants = torch.diag_embed(torch.cartesian_prod(*[G.new_tensor([1.0, -1.0])] * r).view(-1, r))
+    everyone = torch.arange(B, device=G.device)
+    gate = everyone.repeat_interleave(len(orthants))
     cells = orthants.repeat(B, 1, 1)  # (M, r, r): the generators of a cell are its rows
-    f = torch.empty(B, 2, r, dtype=G.dtype)  # at ±e_i
+    f = G.new_empty(B, 2, r)  # at ±e_i
     for side, sign in enumerate((1.0, -1.0)):
         pull = sign * G.mT.reshape(B * r, p)
-        f[:, side] = _evaluate(cones, G, pull, torch.arange(B).repeat_interleave(r), best, where).view(B, r)
+        f[:, side] = _evaluate(cones, G, pull, everyone.repeat_interleave(r), best, where).view(B, r)
     corner = (cells.diagonal(dim1=1, dim2=2) < 0).long()
-    height = f[gate[:, None], corner, torch.arange(r)]
+    height = f[gate[:, None], corner, torch.arange(r, device=G.device)]
     bound = _bound(cells, height)
     closed = torch.zeros_like(lower)  # the largest bound of cells that are no longer looked at
     spent = len(gate)
@@ -137,7 +138,7 @@ def _halves(
     distance = torch.cdist(cells, cells).flatten(1)
     longest = distance.argmax(1)
     i, j = longest // r, longest % r
-    m = torch.arange(M)
+    m = torch.arange(M, device=cells.device)
     middle = cells[m, i] + cells[m, j]
     middle = middle / torch.linalg.vector_norm(middle, dim=1, keepdim=True)
     pull = torch.bmm(G[gate], middle[:, :, None]).squeeze(2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -53,10 +53,9 @@ class Cones(Table):
         return faces(self.rows[alive], self.signs[:, alive], self.inside)
 
     def restrict(self, gates: Tensor) -> Cones:
-        some = replace(self, signs=self.signs[gates], inside=self.inside[gates])
-        if "faces" in self.__dict__:
-            some.__dict__["faces"] = Faces(*(part[gates] for part in self.faces))
-        return some
+        kept = self.made("faces")
+        known = {} if kept is None else {"faces": Faces(*(part[gates] for part in kept))}
+        return self._with(signs=self.signs[gates], inside=self.inside[gates], **known)
 
     def within(self, basis: Tensor) -> Cones:
         return Cones(self.rows @ basis, self.signs, unit(self.inside @ basis), self.noise, self.doubt)
@@ -82,7 +81,7 @@ class Cones(Table):
 
     @property
     def tables(self) -> list[tuple[Tensor, Table]]:
-        return [(torch.arange(len(self.signs)), self)]
+        return [(self.space.arange(len(self.signs)), self)]
 
     def exact(self, outputs: int) -> bool:
         """For one output, or in up to three dimensions."""
@@ -102,7 +101,7 @@ class Cones(Table):
 
     def _off_walls(self, u: Tensor, gate: Tensor) -> Tensor:
         """u moved by the shortest steps off the rows it is too close to."""
-        close = torch.zeros(len(u), len(self.rows), dtype=torch.bool)
+        close = self.space.zeros(len(u), len(self.rows), dtype=torch.bool)
         for _ in range(_MOVES):
             missing = self._missing(u, gate, 3.0)
             if not bool((missing > 0).any()):

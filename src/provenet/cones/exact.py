@@ -124,7 +124,7 @@ def largest_in_cones(G: Tensor, bounding: Faces) -> Extreme:
     return Extreme(
         (best - rounding).clamp_min(0).sqrt(),
         (most + rounding).sqrt(),
-        u[torch.arange(len(u)), where],
+        u[torch.arange(len(u), device=u.device), where],
     )
 
 

@@ -10,9 +10,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from provenet import batches
+from provenet.space import Space
+
 _LEAST_SIDE = 12  # dimensions from which a guess pays
 _MOST_SQUARES = 2e8  # numbers in the table of Φ_rΦ_rᵀ
-_NUMBERS = 2**18  # slacks at a time: more do not stay in cache
 _FEW = 16  # problems at a time, at least
 _STEPS = 16
 _CLOSE = 1e-3  # of ‖g‖²: the complementarity at which the tight rows show
@@ -25,18 +27,18 @@ Guess = tuple[Tensor, Tensor]  # rows (B, m), their multipliers (B, m) ≥ 0
 
 def tight_rows(rows: Tensor, signs: Tensor, g: Tensor, enough: float) -> Guess | None:
     """For points g (B, p), or None where a guess is not worth its while.  ``enough``: as `project` has it."""
-    alive = torch.nonzero(rows.abs().amax(1) > 0).flatten() if rows.numel() else torch.arange(0)
+    alive = torch.nonzero(rows.abs().amax(1) > 0).flatten() if rows.numel() else torch.arange(0, device=rows.device)
     N, p = len(alive), rows.shape[1]
     if p < _LEAST_SIDE or 2 * p >= N or N * p * (p + 1) / 2 > _MOST_SQUARES or bool((signs == 0).any()):
         return None
     if len(rows) > N:
         rows, signs = rows[alive], signs[:, alive]
     table = rows.to(torch.float32)
-    i, j = torch.triu_indices(p, p)
+    i, j = torch.triu_indices(p, p, device=rows.device)
     squares = table[:, i] * table[:, j]
     size = torch.linalg.vector_norm(g, dim=1, keepdim=True).clamp_min(torch.finfo(g.dtype).tiny)
     found = []
-    for some in torch.arange(len(g)).split(max(_FEW, _NUMBERS // N)):
+    for some in torch.arange(len(g), device=g.device).split(max(_FEW, batches.count(N, batches.CORE, itemsize=4))):
         short = (_BELOW * enough / size[some, 0]).to(torch.float32)
         found.append(_guess(table, squares, signs[some].to(torch.float32), (g[some] / size[some]).float(), short))
     row, multiplier = (torch.cat(parts) for parts in zip(*found, strict=True))
@@ -46,9 +48,9 @@ def tight_rows(rows: Tensor, signs: Tensor, g: Tensor, enough: float) -> Guess |
 def _guess(rows: Tensor, squares: Tensor, signs: Tensor, g: Tensor, short: Tensor) -> Guess:
     """Predictor and corrector steps (Mehrotra 1992) for g (B, p) of unit length."""
     N, p = rows.shape
-    i, j = torch.triu_indices(p, p)
-    eye = torch.eye(p)
-    place = torch.arange(len(g))  # of the problems still at work
+    i, j = torch.triu_indices(p, p, device=rows.device)
+    eye = Space.of(g).eye(p)
+    place = torch.arange(len(g), device=g.device)  # of the problems still at work
     lam = torch.full_like(signs, _MULTIPLIERS / N)
     slack = ((g + (lam * signs) @ rows) @ rows.T).mul_(signs)
     s = slack.clamp_min(_SLACK)

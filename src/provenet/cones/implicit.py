@@ -9,12 +9,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet.cones.base import Region, Table
 from provenet.cones.cones import Cones
 from provenet.cones.projection import sides
 from provenet.cones.search import climb
 
-_NUMBERS = 2**24  # slacks (neurons × rows) at a time
 _TABLE_NUMBERS = 2**22  # of rows and signs that are written down to bound the polar
 
 
@@ -101,7 +101,7 @@ class ImplicitCones(Region):
         """u moved along the interior points until K_k u ≥ 0 in any order of summation; where it is so already, u."""
         if len(u) == 0:
             return u
-        size = max(1, _NUMBERS // len(self.rows.length))
+        size = batches.count(len(self.rows.length), batches.BLOCK)
         return torch.cat([self._pulled(*part) for part in zip(u.split(size), gate.split(size), strict=True)])
 
     def _pulled(self, u: Tensor, gate: Tensor) -> Tensor:

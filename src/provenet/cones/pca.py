@@ -71,12 +71,13 @@ def cone_pca(
     if G.shape[1] <= 3:
         found = largest_in_cones(G, cones.faces)
         exact = found.upper <= found.lower * (1 + 10 * _TOLERANCE) + torch.finfo(G.dtype).tiny
-        return ConePCA(found.lower, found.upper, found.u, exact, _all(len(G), "faces")[1])
+        return ConePCA(found.lower, found.upper, found.u, exact, _all(G, "faces"))
     return _bounded(cones, G, enough, nodes, tolerance, against if largest_only else None)
 
 
-def _all(count: int, name: str) -> tuple[Tensor, Tensor]:
-    return torch.ones(count, dtype=torch.bool), torch.full((count,), BOUNDS.index(name))
+def _all(like: Tensor, name: str) -> Tensor:
+    """The bound of this name for everyone in a batch (B, …)."""
+    return torch.full((len(like),), BOUNDS.index(name), device=like.device)
 
 
 def _one_output(cones: Table, g: Tensor, enough: float) -> ConePCA:
@@ -90,21 +91,21 @@ def _one_output(cones: Table, g: Tensor, enough: float) -> ConePCA:
     eps = torch.finfo(g.dtype).eps
     rounding = (p + 4) * eps * (torch.linalg.vector_norm(g, dim=1).repeat(2) + both.multipliers.sum(1))
     upper = (length + rounding).view(2, B).amax(0)
-    which = length.view(2, B).argmax(0)
-    point = both.point.view(2, B, p)[which, torch.arange(B)]
+    which, everyone = length.view(2, B).argmax(0), torch.arange(B, device=g.device)
+    point = both.point.view(2, B, p)[which, everyone]
     found = both.violation <= _HAIR * torch.linalg.vector_norm(g, dim=1).repeat(2)  # where a deadline left the time
-    exact = found.view(2, B)[which, torch.arange(B)] & ((length.view(2, B).amax(0) > enough) | (enough == 0))
+    exact = found.view(2, B)[which, everyone] & ((length.view(2, B).amax(0) > enough) | (enough == 0))
     u = torch.where(exact[:, None], point, cones.inside)
     u = u / torch.linalg.vector_norm(u, dim=1, keepdim=True).clamp_min(1e-300)
     lower = (g * u).sum(1).abs()
-    return ConePCA(torch.minimum(lower, upper), upper, u, exact, _all(B, "projection")[1])
+    return ConePCA(torch.minimum(lower, upper), upper, u, exact, _all(g, "projection"))
 
 
 def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: float, against: float | None) -> ConePCA:
     """Each bound only where the ones before it have not settled the gate; ``against`` None: every gate's is wanted."""
     sigma = torch.linalg.svdvals(G)[:, 0]
     upper = sigma * (1 + (G.shape[1] + G.shape[2]) * 8 * torch.finfo(G.dtype).eps)
-    decided = torch.full((len(G),), BOUNDS.index("spectral"))
+    decided = _all(G, "spectral")
     with deadline.within(_CLIMB_SHARE * deadline.left()):
         found = climb(cones, G)
     lower, u = torch.minimum(found.value, upper), found.u

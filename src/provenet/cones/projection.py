@@ -80,7 +80,8 @@ def project(
     """
     B, p = g.shape
     width = min(p, unit_rows.shape[0]) + 1
-    active = _Active(torch.zeros(B, width, dtype=torch.long), g.new_zeros(B, width), torch.zeros(B, dtype=torch.long))
+    nobody = g.new_zeros(B, width, dtype=torch.long)
+    active = _Active(nobody, g.new_zeros(B, width), g.new_zeros(B, dtype=torch.long))
     if start is not None:
         _resume(active, start.rows, start.multipliers)
     elif (
@@ -89,9 +90,9 @@ def project(
         and (guess := tight_rows(unit_rows, signs, g, enough)) is not None
     ):
         _resume(active, *guess)
-    size = torch.linalg.vector_norm(g, dim=1)
-    u = _settle(unit_rows, signs, g, active, torch.arange(B))
-    open_ = torch.arange(B)
+    size, everyone = torch.linalg.vector_norm(g, dim=1), torch.arange(B, device=g.device)
+    u = _settle(unit_rows, signs, g, active, everyone)
+    open_ = everyone
     best = g.new_full((B,), float("inf"))
     for _ in range(8 * (p + 8)):
         slack = sides(unit_rows, u[open_]).mul_(signs[open_])  # (open, N)
@@ -128,7 +129,7 @@ def _resume(active: _Active, rows: Tensor, multipliers: Tensor) -> None:
 def _settle(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, active: _Active, which: Tensor) -> Tensor:
     """Least squares on the tight rows, dropping those whose multiplier would turn negative; the points (which, p)."""
     left = which
-    slots = torch.arange(active.row.shape[1])
+    slots = torch.arange(active.row.shape[1], device=g.device)
     for _ in range(active.row.shape[1] + 8):
         most = max(int(active.count[left].max()), 1) if left.numel() else 1
         row, lam = active.row[left, :most], active.lam[left, :most]

@@ -16,16 +16,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from provenet import deadline
+from provenet import batches, deadline
 from provenet.cones.base import Table
 from provenet.cones.projection import project
+from provenet.space import Space
 
 _ROUNDS = 24
 _NEW = 2  # times p pairs join in each round
 _STEPS = 80
 _EACH, _MOST_WORK = 10, 3e10  # factorisations of a round, about, and multiply-adds of all rounds
 _MOST_ROWS = 600  # looked at for violated pairs, of each gate
-_ENTRIES = 2**24  # of KUKᵀ at a time
 _SHRINK = 0.1  # of the barrier, each time Newton has caught up with it
 _CAUGHT_UP = 0.5  # Newton's decrement, squared
 _FIRST, _LAST = 1e-2, 1e-8  # accuracy of rounds, of λ_max(GGᵀ)
@@ -101,18 +101,19 @@ def _violated(cones: Table, U: Tensor, near: Tensor, weight: Tensor) -> tuple[Pa
     """The pairs of the most negative aᵀUb, about p a gate, for U (B, p, p); and whether there are any (B,)."""
     B, p, _ = U.shape
     N = min(cones.rows.shape[0], _MOST_ROWS) + 1
-    if B * N * N > _ENTRIES and B > 1:
-        parts = torch.arange(B).split(max(1, _ENTRIES // N**2))
+    together = batches.count(N * N, batches.BLOCK)
+    if together < B:
+        parts = torch.arange(B, device=U.device).split(together)
         found = [_violated(cones.restrict(some), U[some], near[some], weight[some]) for some in parts]
         joined = Pairs(*(torch.cat(part) for part in zip(*(pairs for pairs, _ in found), strict=True)))
         return joined, torch.cat([any_ for _, any_ in found])
     rows = torch.cat([_extreme_rows(cones, U), near[:, None]], dim=1)
-    weights = torch.ones(B, rows.shape[1], dtype=U.dtype)
+    weights = U.new_ones(B, rows.shape[1])
     weights[:, -1] = weight
     entries = torch.bmm(torch.bmm(rows, U), rows.mT).triu_(1).flatten(1)
     value, place = torch.topk(entries, min(_NEW * p, entries.shape[1]), dim=1, largest=False)
     a, b = place // rows.shape[1], place % rows.shape[1]
-    b_of = torch.arange(B)[:, None]
+    b_of = torch.arange(B, device=U.device)[:, None]
     negative = value < -_VIOLATED
     alive = negative[:, :, None]
     return Pairs(rows[b_of, a] * alive, rows[b_of, b] * alive, weights[b_of, a] * weights[b_of, b]), negative.any(1)
@@ -146,11 +147,11 @@ def _minimise(R: Tensor, pairs: Pairs, goal: Tensor, accuracy: Tensor) -> tuple[
     B, p = R.shape[:2]
     M = pairs.left.shape[1]
     S = R.new_full((B, M), 0.01)
-    eye = torch.eye(p, dtype=R.dtype)
-    everyone = torch.arange(B)
+    eye = Space.of(R).eye(p)
+    everyone = torch.arange(B, device=R.device)
     best = torch.linalg.eigvalsh(R + pairs.total(S))[:, -1]
     at, U, t = S.clone(), torch.zeros_like(R), best + 1.0
-    mu, left = torch.ones(B, dtype=R.dtype), everyone
+    mu, left = R.new_ones(B), everyone
     real = (pairs.left.abs().amax(2) > 0).to(R.dtype)  # what fills up has no barrier: it would run away
     for _ in range(_STEPS):
         own = pairs.select(left)
@@ -191,7 +192,7 @@ def _lengths(R: Tensor, pairs: Pairs, S: Tensor, t: Tensor, step: Tensor, decrem
     """How far a step may go (B,): as far as self-concordance allows, and boldly where that stays inside."""
     length = torch.where(decrement < 0.05, 1.0, 1 / (1 + decrement.sqrt()))
     longer = (0.9 / (-step[:, 1:] / S).amax(1).clamp_min(1e-300)).clamp_max(1.0)
-    eye = torch.eye(R.shape[1], dtype=R.dtype)
+    eye = Space.of(R).eye(R.shape[1])
     for trial in (longer, 0.5 * longer):
         slack = (t + trial * step[:, 0])[:, None, None] * eye - R - pairs.total(S + trial[:, None] * step[:, 1:])
         fits = (torch.linalg.cholesky_ex(slack).info == 0) & (trial > length)

@@ -36,15 +36,16 @@ def climb(cones: Region, G: Tensor) -> Climb:
         return Climb(torch.linalg.vector_norm(torch.bmm(G.mT, cones.inside[:, :, None]), dim=(1, 2)), cones.inside)
     size = max(1, _WORK // max((cones.rows.shape[0] + p**3) * (2 * min(G.shape[1:]) + 1), 1))
     if size < B:
-        parts = [climb(cones.restrict(gates), G[gates]) for gates in torch.arange(B).split(size)]
+        parts = [climb(cones.restrict(gates), G[gates]) for gates in torch.arange(B, device=G.device).split(size)]
         return Climb(torch.cat([part.value for part in parts]), torch.cat([part.u for part in parts]))
     left = torch.linalg.svd(G, full_matrices=False)[0].mT  # (B, min(p, c), p)
     starts = torch.cat([left, -left, cones.inside[:, None]], dim=1)
     count = starts.shape[1]
-    gate = torch.arange(B).repeat_interleave(count)
+    everyone = torch.arange(B, device=G.device)
+    gate = everyone.repeat_interleave(count)
     value, u = _steps(cones, G, starts.reshape(-1, p), gate, _STEPS)
     best = value.view(B, count).argmax(1)
-    value, u = _steps(cones, G, u.view(B, count, p)[torch.arange(B), best], torch.arange(B), _POLISH)
+    value, u = _steps(cones, G, u.view(B, count, p)[everyone, best], everyone, _POLISH)
     return Climb(value, u)
 
 
@@ -52,7 +53,7 @@ def _steps(cones: Region, G: Tensor, u: Tensor, gate: Tensor, steps: int) -> tup
     signs, matrix = cones.signs[gate], G[gate]
     value, point = u.new_zeros(len(u)), cones.inside[gate].clone()
     size = torch.linalg.matrix_norm(matrix)
-    moving = torch.arange(len(u))
+    moving = torch.arange(len(u), device=u.device)
     last = None
     for _ in range(steps):
         pull = _pull(matrix[moving], u)

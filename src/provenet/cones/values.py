@@ -17,6 +17,7 @@ from torch import Tensor
 
 from provenet.cones.base import Table
 from provenet.cones.pca import cone_pca
+from provenet.space import Space
 
 _ACCURACY = 1e-10  # μ at the end
 _TIGHT = 1e-6  # of ‖a‖: rows of less slack are tight there
@@ -55,7 +56,7 @@ def split(cones: Table, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     far = ((least + 0.1) / room.clamp_min(1e-300)).amax(1, keepdim=True) if len(rows) else size.new_ones(len(z), 1)
     a = far * cones.inside
     mu = torch.ones_like(size)
-    left = torch.arange(len(z))
+    left = torch.arange(len(z), device=z.device)
     for _ in range(_BARRIER_STEPS):
         step, decrement = _barrier_step(rows, signs[left], unit[left], a[left], mu[left])
         fine = torch.isfinite(step).all(1) & torch.isfinite(decrement)  # else the cone is too thin for more
@@ -90,8 +91,8 @@ def _dual(K: Tensor, a: Tensor, b: Tensor) -> Tensor:
 def _barrier_step(rows: Tensor, signs: Tensor, z: Tensor, a: Tensor, mu: Tensor) -> tuple[Tensor, Tensor]:
     """A Newton step (B, p) that stays inside, and Newton's decrement, squared (B,)."""
     p, column = a.shape[1], mu[:, None]
-    eye = torch.eye(p, dtype=a.dtype)
-    slope, hessian = torch.zeros_like(a), torch.zeros(len(a), p, p, dtype=a.dtype)
+    eye = Space.of(a).eye(p)
+    slope, hessian = torch.zeros_like(a), a.new_zeros(len(a), p, p)
     slacks = []
     for point in (a, a - z):
         rho = torch.hypot(torch.linalg.vector_norm(point, dim=1), mu)[:, None]
@@ -122,7 +123,7 @@ def factorised(cone: Table, Z: Tensor, rounds: int = _ROUNDS, tolerance: float =
     size = float(torch.linalg.matrix_norm(Z))
     u = _around(cone)
     if size == 0:
-        return Factorisation(0.0, 0.0, u, torch.zeros(len(u), q, dtype=Z.dtype))
+        return Factorisation(0.0, 0.0, u, Z.new_zeros(len(u), q))
     unit = Z / size
     v = torch.linalg.pinv(u.T) @ unit
     lower, delta = 0.0, 1.0
@@ -141,7 +142,7 @@ def factorised(cone: Table, Z: Tensor, rounds: int = _ROUNDS, tolerance: float =
             break
         delta = min(delta, 0.01 * (float(found.lower) - 1) if lower == 0 else 0.01 * (best.upper - lower))
         if float(found.lower) > 1 + 1e-3 * tolerance:
-            u, v = torch.cat([u, found.u]), torch.cat([v, torch.zeros(1, q, dtype=Z.dtype)])
+            u, v = torch.cat([u, found.u]), torch.cat([v, Z.new_zeros(1, q)])
     rounding = 1 + 8 * (p + len(best.v)) * torch.finfo(Z.dtype).eps
     return Factorisation(size * lower / rounding, size * best.upper * rounding, best.u, size * best.v)
 
@@ -150,9 +151,9 @@ def _around(cone: Table) -> Tensor:
     """Unit vectors (p + 1, p) of the cone that span the space."""
     inside = cone.inside[0]
     alive = torch.linalg.vector_norm(cone.rows, dim=1) > 0
-    slack = cone.slack(cone.inside, torch.zeros(1, dtype=torch.long))[0, alive]
+    slack = cone.slack(cone.inside, cone.space.zeros(1, dtype=torch.long))[0, alive]
     radius = 0.9 * float(slack.min()) if slack.numel() else 0.5
-    points = torch.cat([inside[None], inside + radius * torch.eye(len(inside), dtype=inside.dtype)])
+    points = torch.cat([inside[None], inside + radius * cone.space.eye(len(inside))])
     return points / torch.linalg.vector_norm(points, dim=1, keepdim=True)
 
 
@@ -162,12 +163,12 @@ def _least_norms(u: Tensor, v: Tensor, delta: float) -> tuple[Tensor, Tensor]:
     The gradient v/‖v‖ becomes v/s with s = δ + √(δ² + ‖v‖²), a barrier's; its Hessian has the inverse sI + vvᵀ/δ.
     """
     p, q = u.shape[1], v.shape[1]
-    G = torch.zeros(p, q, dtype=u.dtype)
+    G, space = u.new_zeros(p, q), Space.of(u)
     for _ in range(_STEPS):
-        s = delta + torch.hypot(torch.linalg.vector_norm(v, dim=1), torch.tensor(delta, dtype=v.dtype))
-        inverse = s[:, None, None] * torch.eye(q, dtype=u.dtype) + v[:, :, None] * v[:, None, :] / delta
+        s = delta + torch.hypot(torch.linalg.vector_norm(v, dim=1), v.new_tensor(delta))
+        inverse = s[:, None, None] * space.eye(q) + v[:, :, None] * v[:, None, :] / delta
         system = torch.einsum("jp,jr,jab->parb", u, u, inverse).reshape(p * q, p * q)
-        system = system + 1e-14 * system.diagonal().max() * torch.eye(p * q, dtype=u.dtype)
+        system = system + 1e-14 * system.diagonal().max() * space.eye(p * q)
         pull = torch.einsum("jp,jab,jb->pa", u, inverse, v / s[:, None])
         G = torch.linalg.solve(system, pull.reshape(-1)).view(p, q)
         step = torch.einsum("jab,jb->ja", inverse, u @ G - v / s[:, None])
@@ -182,7 +183,7 @@ def _shorter(v: Tensor, step: Tensor, delta: float) -> float:
     """A length at which the smoothed Σ‖v_j‖ does not rise; zero where none is found."""
 
     def smooth(v: Tensor) -> float:
-        s = delta + torch.hypot(torch.linalg.vector_norm(v, dim=1), torch.tensor(delta, dtype=v.dtype))
+        s = delta + torch.hypot(torch.linalg.vector_norm(v, dim=1), v.new_tensor(delta))
         return float((s - delta * torch.log(2 * delta * s)).sum())
 
     now, length = smooth(v), 1.0

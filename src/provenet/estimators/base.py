@@ -21,14 +21,16 @@ from torch import Tensor, nn
 
 from provenet.blocks import BLOCKS, make_block
 from provenet.blocks.base import Block
+from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates import Certificate
 from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
-from provenet.estimators.outputs import outputs_in_batches
-from provenet.formulation import formulate
+from provenet.estimators.settings import OneBeta, Settings
+from provenet.formulation import are_all, pose
 from provenet.problem import Problem
 from provenet.solvers import Record, Solution, Status, solve
 from provenet.solvers.loop import Callback
+from provenet.statement import Statement
 from provenet.variable import Factors
 
 _SAMPLES: dict[str, Any] = {  # how X is checked: float32 stays as it is, so that large data are never copied whole
@@ -65,27 +67,14 @@ class TrainingData:
         )
 
 
-class ProvenEstimator(BaseEstimator):
+class ProvenEstimator(Settings, BaseEstimator):
     """Trains one block to a proven optimum.
 
     Settings are those of `provenet.formulate` and `provenet.solve`.  A kind of estimator says how targets are read
     (`_read`) and what its loss is; a search over β says how to train (`_train`).
     """
 
-    block: str | Block
-    activation: str
-    n_gates: int | Any
-    loss: str
-    readout: str
-    fit_intercept: bool
-    solver: str | Any
-    tol: float
-    max_steps: int | None
-    max_seconds: float | None
-    verbose: int
-    random_state: Any
-    whiten: bool
-    penalty: Any
+    loss: str  # which there are depends on the kind
 
     network_: nn.Module
     certificate_: Certificate
@@ -98,7 +87,6 @@ class ProvenEstimator(BaseEstimator):
     sample_shape_: tuple[int, ...]
 
     _watcher: Callback | None = None  # set for a while by `watched`
-    _mask: Tensor | None = None  # of the samples that a scorer, which knows no masks, asks about
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> Any:
         """Train on X, samples (n, d), tokens (n, s, d) or images (n, channels, …) by block, and y.
@@ -130,20 +118,19 @@ class ProvenEstimator(BaseEstimator):
     def _formulate(self, data: TrainingData, beta: float, seed: int) -> Problem:
         if self.whiten:
             self.whitening_ = Whitening.fit(data.X if data.weight is None else data.X[data.weight > 0])
-        return formulate(
+        gates, X = _plain_number(self.n_gates), self._whitened(data.X)
+        return pose(self._statement(beta), X, data.targets, gates, seed=seed, sample_weight=data.weight, mask=data.mask)
+
+    def _statement(self, beta: float) -> Statement:
+        return Statement.of(
             self._make_block(),
-            self._whitened(data.X),
-            data.targets,
+            self.loss,
+            _plain_number(beta),
             activation=self.activation,
-            gates=_plain_number(self.n_gates),
-            loss=self.loss,
-            beta=_plain_number(beta),
             readout=self.readout,
-            seed=seed,
-            sample_weight=data.weight,
             loss_settings=self._loss_settings(),
-            mask=data.mask,
             penalty=self.penalty,
+            complete=are_all(self.n_gates),
         )
 
     def _whitened(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -198,26 +185,26 @@ class ProvenEstimator(BaseEstimator):
 
     def _there(self, shape: tuple[int, ...], mask: Any) -> Tensor | None:
         """Which tokens of samples of this shape (n, s, d) are there, (n, s); None: all."""
-        mask = self._mask if mask is None else without_torch(mask)
         if mask is None:
             return None
         block = self._make_block()
         if not block.masks:
             raise ValueError(f"mask: block {block.name!r} has a fixed number of tokens; only 'attention' takes a mask.")
-        return as_mask(mask, shape)
+        return as_mask(without_torch(mask), shape)
 
     def _outputs(self, X: Any, mask: Any = None) -> NDArray[np.float64]:
         """The network's outputs (n, …, c)."""
         check_is_fitted(self)
         X = without_torch(X)
-        finite = mask is None and self._mask is None
-        options = _SAMPLES | {"ensure_2d": len(self.sample_shape_) == 1, "ensure_all_finite": finite}
+        options = _SAMPLES | {"ensure_2d": len(self.sample_shape_) == 1, "ensure_all_finite": mask is None}
         X = validate_data(self, X, reset=False, **options)
         self._check_shape(X)
         there = self._there(X.shape, mask)
         if there is not None:
             check_finite(torch.from_numpy(X[there.numpy()]), "X")
-        return outputs_in_batches(self.network_, self._make_block(), self._whitened(X), there)
+        samples = self._whitened(X)
+        size = batch_size(self._make_block(), self.network_, samples)
+        return outputs_in_batches(self.network_, samples, there, size).numpy()
 
     def _check_shape(self, X: NDArray[Any]) -> None:
         """New samples are shaped as those of the fit; the number of tokens may differ where a mask could say so."""
@@ -244,11 +231,8 @@ class ProvenEstimator(BaseEstimator):
         return estimator_html_repr(self) + proof
 
 
-class SingleBeta:
+class SingleBeta(OneBeta):
     """Training at one ``beta``, from the last solution where ``warm_start`` asks for it and it fits."""
-
-    beta: float
-    warm_start: bool
 
     def _train(self: Any, data: TrainingData) -> Solution:
         problem = self._formulate(data, self.beta, self._seed())
@@ -261,9 +245,9 @@ def carried_over(last: Solution, problem: Problem) -> Factors | None:
     old, new = last.problem, problem
     if old.block != new.block or old.program.operator.stack_shape != new.program.operator.stack_shape:
         return None
-    if not (_equal(old.gate_vectors, new.gate_vectors) and _equal(old.gate_group, new.gate_group)):
+    if not (_equal(old.gate_vectors, new.gate_vectors) and _equal(old.gates.group, new.gates.group)):
         return None
-    return last.factors.scaled((old.unit / new.unit) ** 0.5)
+    return last.factors.scaled((old.units.z / new.units.z) ** 0.5)
 
 
 def _equal(one: Tensor | None, other: Tensor | None) -> bool:
@@ -290,7 +274,7 @@ def print_record(record: Record) -> None:
 
 
 def _plain_number(value: Any) -> Any:
-    """numpy's numbers as Python's; anything else as it is, for `formulate` to judge."""
+    """numpy's numbers as Python's; anything else as it is, for `pose` to judge."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, Integral) else float(value)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,15 +11,15 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
-from provenet.blocks.base import Block
 from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, read_weights
 from provenet.estimators.search import BetaSearch
-from provenet.gauges.prox.mixed import WEIGHT_DECAY
+from provenet.estimators.settings import ClassifierSettings, documented
 
 
-class _Classifier(ClassifierMixin, ProvenEstimator):
+class _Classifier(ClassifierMixin, ClassifierSettings, ProvenEstimator):
     """Labels of any kind in, labels, probabilities and logits out.
 
     ``loss="softmax"`` has a logit a class; ``"logistic"`` one logit for two classes, else one a class, each class
@@ -26,7 +27,6 @@ class _Classifier(ClassifierMixin, ProvenEstimator):
     """
 
     losses = ("softmax", "logistic")
-    class_weight: Mapping[Any, float] | str | None
     classes_: NDArray[Any]
 
     def _read(self, X: Any, y: Any, sample_weight: Any, mask: Any = None) -> TrainingData:
@@ -77,118 +77,29 @@ class _Classifier(ClassifierMixin, ProvenEstimator):
         return float(accuracy_score(y, said, sample_weight=sample_weight))
 
 
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class ProvenClassifier(SingleBeta, _Classifier):
     """A two-layer classifier trained to a proven optimum.
 
     Minimises Σ_i w_i ℓ(f(x_i), y_i) + β/2 (‖W₁‖² + ‖W₂‖²): sums, not means.
 
-    Parameters: ``block`` a name or block object; ``activation`` "gated_relu", "relu" or "linear"; ``beta`` the weight
-    decay; ``n_gates`` how many gates to sample (or gate vectors of your own; for "relu" gates are activation patterns,
-    and "all" enumerates every one there is, so that the certificate speaks of all ReLU networks); ``loss`` "softmax" or
-    "logistic"; ``readout`` "mean" over the tokens of a block that has them, or "tokens", with a label for each, y (n,
-    s); ``fit_intercept``, for "mlp" alone, gives X a column of ones, whose weights are penalised like the others (a
-    block object has its own settings); ``solver``, ``tol``, ``max_steps`` and ``max_seconds`` as in `provenet.solve`;
-    ``class_weight`` a dict, "balanced" or None; ``warm_start`` begins at the last solution where sizes and gates agree;
-    ``verbose=1`` prints each look at the gap; ``whiten`` (ZCA, for tables with no more samples than features) makes
-    XXᵀ = I first, and does the same to new data; ``penalty`` the norms (C, R) of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), as in
-    `provenet.formulate`, if not weight decay's.
-
     Fitted: ``network_`` (a torch module: its outputs are the logits), ``certificate_``, ``dual_gap_`` (the
     certificate's absolute gap), ``n_iter_``, ``solution_``, ``classes_``, ``sample_shape_``, ``n_features_in_``.
     """
 
-    def __init__(
-        self,
-        block: str | Block = "mlp",
-        activation: str = "gated_relu",
-        beta: float = 0.1,
-        n_gates: int | Any = 100,
-        loss: str = "softmax",
-        readout: str = "mean",
-        fit_intercept: bool = True,
-        solver: str | Any = "auto",
-        tol: float = 1e-4,
-        max_steps: int | None = None,
-        max_seconds: float | None = None,
-        class_weight: Mapping[Any, float] | str | None = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-        random_state: Any = 0,
-        whiten: bool = False,
-        penalty: tuple[float, float] = WEIGHT_DECAY,
-    ):
-        self.block = block
-        self.activation = activation
-        self.beta = beta
-        self.n_gates = n_gates
-        self.loss = loss
-        self.readout = readout
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.tol = tol
-        self.max_steps = max_steps
-        self.max_seconds = max_seconds
-        self.class_weight = class_weight
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.random_state = random_state
-        self.whiten = whiten
-        self.penalty = penalty
 
-
+@documented
+@dataclass(kw_only=True, eq=False, repr=False)
 class ProvenClassifierCV(BetaSearch, _Classifier):
     """`ProvenClassifier` with β chosen by cross-validation, then trained on all the data and certified.
 
-    ``betas``: how many, log-spaced from β_max down to ``beta_ratio``·β_max, or the values.  ``cv`` and ``scoring`` as
-    in scikit-learn (accuracy by default).  β is in units of all the data: a fold with a share s of the weight is
-    trained at s·β; with ``whiten`` each fold has a whitening of its own.  The other parameters are those of
-    `ProvenClassifier`.
+    β is in units of all the data: a fold with a share s of the weight is trained at s·β; with ``whiten`` each fold has
+    a whitening of its own.
 
     Fitted, besides the attributes of `ProvenClassifier`: ``betas_`` (decreasing), ``cv_scores_`` (folds, betas),
     ``beta_``, and ``path_``, the solutions on all the data from ``betas_[0]`` down to ``beta_``.
     """
-
-    def __init__(
-        self,
-        block: str | Block = "mlp",
-        activation: str = "gated_relu",
-        betas: int | Sequence[float] = 20,
-        beta_ratio: float = 1e-3,
-        cv: Any = 5,
-        scoring: Any = None,
-        n_gates: int | Any = 100,
-        loss: str = "softmax",
-        readout: str = "mean",
-        fit_intercept: bool = True,
-        solver: str | Any = "auto",
-        tol: float = 1e-4,
-        max_steps: int | None = None,
-        max_seconds: float | None = None,
-        class_weight: Mapping[Any, float] | str | None = None,
-        verbose: int = 0,
-        random_state: Any = 0,
-        whiten: bool = False,
-        penalty: tuple[float, float] = WEIGHT_DECAY,
-    ):
-        self.block = block
-        self.activation = activation
-        self.betas = betas
-        self.beta_ratio = beta_ratio
-        self.cv = cv
-        self.scoring = scoring
-        self.n_gates = n_gates
-        self.loss = loss
-        self.readout = readout
-        self.fit_intercept = fit_intercept
-        self.solver = solver
-        self.tol = tol
-        self.max_steps = max_steps
-        self.max_seconds = max_seconds
-        self.class_weight = class_weight
-        self.verbose = verbose
-        self.random_state = random_state
-        self.whiten = whiten
-        self.penalty = penalty
 
 
 def _times_class_weight(
@@ -201,8 +112,7 @@ def _times_class_weight(
         raise ValueError("class_weight: with readout='tokens' a sample has labels of several classes; leave it None.")
     each = np.ones(len(code)) if weight is None else weight
     if class_weight == "balanced":
-        total = np.bincount(code, weights=each, minlength=len(classes))
-        factor = total.sum() / (len(classes) * total)
+        factor = compute_class_weight("balanced", classes=np.arange(len(classes)), y=code, sample_weight=each)
     elif isinstance(class_weight, Mapping):
         labels = classes.tolist()
         unknown = [label for label in class_weight if label not in labels]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
+from functools import wraps
 from numbers import Integral
 from typing import Any
 
@@ -16,22 +16,18 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
 from provenet.estimators.base import TrainingData
+from provenet.estimators.settings import ManyBetas
 from provenet.problem import Problem
 from provenet.solvers import Solution, Status
 from provenet.solvers.path import beta_grid, path
 
 
-class BetaSearch:
+class BetaSearch(ManyBetas):
     """Training at the β of the best mean score over the folds; the largest of equals.
 
     Losses are sums over samples, so a fold that holds a share s of the total weight is trained at s·β: loss and penalty
     then trade off as they do on all the data, and ``betas_`` and ``beta_`` are in units of all the data.
     """
-
-    betas: int | Sequence[float]
-    beta_ratio: float
-    cv: Any
-    scoring: Any
 
     betas_: NDArray[np.float64]
     beta_: float
@@ -97,12 +93,30 @@ class BetaSearch:
     def _score(self: Any, scorer: Any, solution: Solution, data: TrainingData, test: Any) -> float:
         model = copy.copy(self)
         model._keep(solution)
-        model._mask = None if data.mask is None else data.mask[test]
         vars(model).pop("feature_names_in_", None)  # the folds are plain arrays, without names
         weight = {} if data.sample_weight is None else {"sample_weight": data.sample_weight[test]}
         if weight and not weight["sample_weight"].any():
             return np.nan
-        return float(scorer(model, data.X[test], data.y[test], **weight))
+        asked = model if data.mask is None else _Masked(model, data.mask[test])
+        return float(scorer(asked, data.X[test], data.y[test], **weight))
+
+
+class _Masked:
+    """A fitted model on samples some of whose tokens are not there, for scorers: they know no masks."""
+
+    def __init__(self, model: Any, mask: Any) -> None:
+        self._model, self._mask = model, mask
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._model, name)
+        if name not in ("predict", "predict_proba", "decision_function", "score"):
+            return found
+
+        @wraps(found)
+        def with_mask(*args: Any, **options: Any) -> Any:
+            return found(*args, mask=self._mask, **options)
+
+        return with_mask
 
 
 def _share(data: TrainingData, rows: Any) -> float:

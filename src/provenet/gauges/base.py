@@ -14,11 +14,21 @@ from typing_extensions import Self, TypeVar
 from provenet import deadline
 from provenet.cones import Region
 from provenet.gauges.spectral import spectral_norms
+from provenet.space import Placed
 from provenet.variable import Factors, Stack
+from provenet.word import Word
 
 _SEARCH_SHARE = 0.3  # of the time left, for neurons to add
 
 R_co = TypeVar("R_co", bound=Region, covariant=True, default=Region)
+
+
+class BoundKind(Word):
+    """How a polar was bounded, from the best kind on: exact up to rounding, for certain, or almost surely."""
+
+    EXACT = "exact"
+    DETERMINISTIC = "deterministic"
+    PROBABILISTIC = "probabilistic"
 
 
 @dataclass(frozen=True)
@@ -27,10 +37,10 @@ class Bounds:
 
     lower: Tensor
     upper: Tensor
-    kind: str = "exact"  # "exact" up to rounding, "deterministic", "probabilistic"
+    kind: BoundKind = BoundKind.EXACT
 
 
-class Gauge(ABC):
+class Gauge(Placed, ABC):
     """What a certificate needs."""
 
     rotates: bool = False  # whether neurons of a gate may be mixed, U → UQ and V → VQ, at no cost (BM Thm 3.3)

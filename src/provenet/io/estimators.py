@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import copy
-import warnings
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -12,13 +10,12 @@ import torch
 from torch import Tensor
 
 from provenet import estimators
-from provenet.blocks import Block, make_block
 from provenet.data.whitening import Whitening
 from provenet.estimators.base import ProvenEstimator
 from provenet.io.model import SavedModel
 from provenet.io.schema import SchemaError, take
+from provenet.io.settings import decode_all, encode
 from provenet.problem import Problem
-from provenet.solvers import Method
 
 KINDS: dict[str, type[ProvenEstimator]] = {name: getattr(estimators, name) for name in estimators.__all__}
 
@@ -40,7 +37,7 @@ def describe(estimator: ProvenEstimator) -> tuple[dict[str, Any], dict[str, Tens
         if isinstance(value, (np.ndarray, Tensor)):
             tensors[f"settings.{name}"] = torch.as_tensor(value).detach().contiguous()
         else:
-            settings[name] = _encode_setting(name, value)
+            settings[name] = encode(name, value)
     if estimator.whiten:
         tensors |= {f"whitening.{name}": value for name, value in estimator.whitening_.tensors().items()}
     return {
@@ -56,12 +53,12 @@ def rebuild(saved: dict[str, Any], tensors: dict[str, Tensor], model: SavedModel
     kind = take(saved, "kind", str)
     if kind not in KINDS:
         raise SchemaError(f"kind: {kind!r} is not one of {', '.join(KINDS)}")
-    settings = {name: _decode_setting(value) for name, value in take(saved, "settings", dict).items()}
+    settings = decode_all(take(saved, "settings", dict))
     settings |= {
         name.removeprefix("settings."): t.numpy() for name, t in tensors.items() if name.startswith("settings.")
     }
     try:
-        estimator = KINDS[kind](**{name: value for name, value in settings.items() if value is not _DEFAULT})
+        estimator = KINDS[kind](**settings)
     except TypeError as error:
         raise SchemaError(f"settings: {error}") from None
     fitted = take(saved, "fitted", dict)
@@ -101,46 +98,8 @@ def _check_fitted(estimator: ProvenEstimator, model: SavedModel) -> None:
     if missing:
         raise SchemaError(f"fitted: {', '.join(missing)} missing")
     classes, outputs = len(getattr(estimator, "classes_", ())), model.data["targets"][-1]
-    if classes and outputs != (1 if model.loss == "logistic" and classes == 2 else classes):
+    if classes and outputs != (1 if model.statement.loss.name == "logistic" and classes == 2 else classes):
         raise SchemaError(f"classes_: {classes} classes do not fit {outputs} outputs")
-
-
-_DEFAULT = object()  # a setting that could not be written
-
-
-def _encode_setting(name: str, value: Any) -> Any:
-    """Plain values as they are; objects of this package by name; anything else is told and left at its default."""
-    value = _number(value)
-    if isinstance(value, float) and not isfinite(value):
-        return {"float": str(value)}
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, Block):
-        return {"block": value.name, "settings": dict(value.settings())}
-    if isinstance(value, Method):
-        return value.name
-    if isinstance(value, dict):
-        return {"pairs": [[_encode_setting(name, k), _encode_setting(name, v)] for k, v in value.items()]}
-    if isinstance(value, (list, tuple)):
-        return {"list": [_encode_setting(name, item) for item in value]}
-    warnings.warn(
-        f"{name}: {value!r} cannot be written to a file; the loaded model has the default instead.", stacklevel=4
-    )
-    return {"not_saved": repr(value)}
-
-
-def _decode_setting(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if "block" in value:
-        return make_block(take(value, "block", str), **take(value, "settings", dict))
-    if "pairs" in value:
-        return {_decode_setting(k): _decode_setting(v) for k, v in take(value, "pairs", list)}
-    if "float" in value:
-        return float(take(value, "float", str))
-    if "list" in value:
-        return [_decode_setting(item) for item in take(value, "list", list)]
-    return _DEFAULT
 
 
 def _number(value: Any) -> Any:

@@ -10,14 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from provenet.blocks import Block, make_block
-from provenet.certificates import Certificate, certify
-from provenet.formulation import formulate
+from provenet.blocks import make_block
+from provenet.certificates import Certificate, network_certificate
+from provenet.formulation import pose
+from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, read_penalty, written
 from provenet.io.fingerprint import check_fingerprint, differences, digest, fingerprint
 from provenet.io.schema import SchemaError, take
-from provenet.nn.base import ACTIVATIONS
 from provenet.problem import Problem
+from provenet.statement import Scope, Statement
 from provenet.variable import Factors
 
 _LARGEST_SAMPLE = 2**28  # numbers
@@ -28,26 +29,18 @@ class SavedModel:
     """A network with the settings of its problem, but not the data: `problem` and `certify` ask for them again.
 
     ``gate_vectors`` (P, p) are all gates of the problem, used by a neuron or not, and ``gate_group`` (P,) their groups
-    where the block has groups.  ``data`` is the fingerprint of the samples, targets, weights and mask; ``weights`` is
-    the digest of the network the certificate speaks of.  ``complete``: the gates are all arrangements of the data,
-    found anew on data given anew.  ``penalty``: the norms of the first and second layer.  ``run`` says how the network
-    was found, ``source`` where the data came from.
+    where the block has groups; all arrangements are found anew on data given anew.  ``data`` is the fingerprint of the
+    samples, targets, weights and mask; ``weights`` is the digest of the network the certificate speaks of.  ``run``
+    says how the network was found, ``source`` where the data came from.
     """
 
     network: nn.Module
     certificate: Certificate
-    block: Block
-    activation: str
-    readout: str
-    loss: str
-    loss_settings: Mapping[str, Any]
-    beta: float
+    statement: Statement
     gate_vectors: Tensor | None
+    gate_group: Tensor | None
     data: Mapping[str, Any]
     weights: str
-    gate_group: Tensor | None = None
-    complete: bool = False
-    penalty: Penalty = WEIGHT_DECAY
     run: Mapping[str, Any] = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)
 
@@ -56,16 +49,9 @@ class SavedModel:
         return SavedModel(
             network=network,
             certificate=certificate,
-            block=make_block(problem.block),
-            activation=problem.activation,
-            readout=problem.readout,
-            loss=problem.loss.name,
-            loss_settings={"delta": problem.loss.delta} if hasattr(problem.loss, "delta") else {},
-            beta=problem.beta,
-            gate_vectors=problem.gate_vectors,
-            gate_group=problem.gate_group,
-            complete=problem.complete,
-            penalty=problem.penalty,
+            statement=problem.statement,
+            gate_vectors=problem.gates.vectors,
+            gate_group=problem.gates.group,
             data=fingerprint(problem),
             weights=network_digest(network),
             **more,
@@ -73,25 +59,12 @@ class SavedModel:
 
     def problem(self, X: Any, Y: Any, sample_weight: Any = None, mask: Any = None) -> Problem:
         """The saved problem on these data, with the saved gates; Y as `provenet.formulate` wants it."""
-        return formulate(
-            self.block,
-            X,
-            Y,
-            activation=self.activation,
-            gates="all" if self.complete else self.gate_vectors,
-            loss=self.loss,
-            beta=self.beta,
-            readout=self.readout,
-            sample_weight=sample_weight,
-            loss_settings=dict(self.loss_settings),
-            mask=mask,
-            gate_group=self.gate_group if self.activation != "linear" else None,
-            penalty=self.penalty,
-        )
+        group = None if self.gate_vectors is None else self.gate_group
+        return pose(self.statement, X, Y, self.gate_vectors, sample_weight=sample_weight, mask=mask, gate_group=group)
 
     def certify(self, X: Any, Y: Any, sample_weight: Any = None, tol: float = 1e-4, mask: Any = None) -> Certificate:
         """The certificate, computed anew from the weights and these data."""
-        return certify(self.problem(X, Y, sample_weight, mask), self.network, tol)
+        return network_certificate(self.problem(X, Y, sample_weight, mask), self.network, tol)
 
     def data_differences(self, problem: Problem) -> list[str]:
         """In what the data of ``problem`` differ from those of the fit, in words; empty if in nothing."""
@@ -100,17 +73,7 @@ class SavedModel:
     def header(self) -> dict[str, Any]:
         """All but the tensors and the certificate, ready for JSON."""
         return {
-            "problem": {
-                "block": self.block.name,
-                "block_settings": dict(self.block.settings()),
-                "activation": self.activation,
-                "complete": self.complete,
-                "readout": self.readout,
-                "loss": self.loss,
-                "loss_settings": dict(self.loss_settings),
-                "beta": self.beta,
-                "penalty": written(self.penalty),
-            },
+            "problem": self.statement.to_dict(),
             "run": dict(self.run),
             "data": dict(self.data),
             "source": dict(self.source),
@@ -123,45 +86,54 @@ class SavedModel:
                 "network: its weights changed after it was certified. Save it with problem=saved.problem(X, Y), "
                 "which certifies it anew."
             )
-        first, second, gates, group, _ = self.block.neurons(self.network, self.readout)
+        first, second, gates, group, _ = self.statement.block.neurons(self.network, self.statement.readout)
         named = {"first": first, "second": second, "gates": gates, "group": group}
         named |= {"gate_vectors": self.gate_vectors, "gate_group": self.gate_group}
         return {name: value.detach().contiguous() for name, value in named.items() if value is not None}
 
     @staticmethod
     def read(header: dict[str, Any], tensors: dict[str, Tensor], certificate: dict[str, Any]) -> SavedModel:
-        problem = take(header, "problem", dict)
-        try:
-            block = make_block(take(problem, "block", str), **take(problem, "block_settings", dict))
-        except TypeError as error:
-            raise SchemaError(f"block_settings: {error}") from None
-        activation = take(problem, "activation", str)
-        network = _network(block, activation, take(problem, "readout", str), tensors)
+        statement = _statement(take(header, "problem", dict))
+        network = _network(statement, tensors)
         model = SavedModel(
             network=network,
             certificate=read_certificate(certificate),
-            block=block,
-            activation=activation,
-            readout=take(problem, "readout", str),
-            loss=take(problem, "loss", str),
-            loss_settings=take(problem, "loss_settings", dict),
-            beta=take(problem, "beta", float),
+            statement=statement,
             gate_vectors=tensors.get("gate_vectors"),
             gate_group=tensors.get("gate_group"),
-            complete=take({"complete": False} | problem, "complete", bool),
-            penalty=_penalty(problem),
             data=check_fingerprint(take(header, "data", dict)),
             weights=network_digest(network),
             run=take(header, "run", dict),
             source=take(header, "source", dict),
         )
         _check_sizes(model)
-        if model.certificate.beta != model.beta:
-            raise SchemaError(f"beta: the model has {model.beta!r}, its certificate {model.certificate.beta!r}")
-        if model.certificate.penalty != model.penalty:
-            raise SchemaError(f"penalty: the model has {model.penalty}, its certificate {model.certificate.penalty}")
-        _check_scope(model)
+        _check_same_statement(model.certificate, statement)
         return model
+
+
+def _statement(record: dict[str, Any]) -> Statement:
+    try:
+        block = make_block(take(record, "block", str), **take(record, "block_settings", dict))
+    except TypeError as error:
+        raise SchemaError(f"block_settings: {error}") from None
+    return Statement.of(
+        block,
+        take(record, "loss", str),
+        take(record, "beta", float),
+        activation=take(record, "activation", str),
+        readout=take(record, "readout", str),
+        loss_settings=take(record, "loss_settings", dict),
+        penalty=_penalty(record),
+        complete=take({"complete": False} | record, "complete", bool),
+    )
+
+
+def _check_same_statement(certificate: Certificate, statement: Statement) -> None:
+    """What the certificate speaks of must be what the problem is about."""
+    for name in ("beta", "penalty", "scope"):
+        told, found = getattr(statement, name), getattr(certificate, name)
+        if told != found:
+            raise SchemaError(f"{name}: the model has {told!r}, its certificate {found!r}")
 
 
 def _penalty(record: dict[str, Any]) -> Penalty:
@@ -173,10 +145,9 @@ def network_digest(network: nn.Module) -> str:
     return digest(*network.state_dict().values())
 
 
-def _network(block: Block, activation: str, readout: str, tensors: dict[str, Tensor]) -> nn.Module:
+def _network(statement: Statement, tensors: dict[str, Tensor]) -> nn.Module:
     """The module of the saved weights, bit by bit."""
-    if activation not in ACTIVATIONS:
-        raise SchemaError(f"activation: {activation!r} is not one of {', '.join(ACTIVATIONS)}")
+    block, activation = statement.block, statement.activation
     gated = {"linear": [], "gated_relu": ["gates", "gate_vectors"], "relu": ["gate_vectors"]}[activation]
     needed = ["first", "second", *gated]
     groups = ["group", "gate_group"] if block.groups > 1 else []
@@ -194,20 +165,9 @@ def _network(block: Block, activation: str, readout: str, tensors: dict[str, Ten
         raise SchemaError(f"tensors: their shapes do not fit together, {found}")
     first, second = tensors["first"], tensors["second"]
     gates = tensors["gates"] if activation == "gated_relu" else None
+    group = tensors["group"].long() if groups else None
     neurons = Factors(first, second, torch.arange(first.shape[0]))
-    return block.network(neurons, gates, readout, tensors["group"].long() if groups else None, activation == "relu")
-
-
-def _check_scope(model: SavedModel) -> None:
-    """What the certificate speaks of must be what the problem is about."""
-    if model.complete and model.activation != "relu":
-        raise SchemaError(f"complete: {model.activation} activation has no arrangements to be complete")
-    scope = "linear" if model.activation == "linear" else "all_arrangements" if model.complete else "fixed_gates"
-    if model.certificate.scope != scope:
-        raise SchemaError(
-            f"scope: {model.certificate.scope!r} is not that of a network with {model.activation} activation, "
-            f"which is {scope!r}"
-        )
+    return block.network(neurons, gates, statement.readout, group, activation == "relu")
 
 
 def _check_sizes(model: SavedModel) -> None:
@@ -216,8 +176,9 @@ def _check_sizes(model: SavedModel) -> None:
     if prod(sample) > _LARGEST_SAMPLE:
         raise SchemaError(f"data: samples of {prod(sample)} numbers each are beyond all memory")
     one = torch.zeros(1, *sample, dtype=torch.float64)
-    model.block.check(one, outputs)
-    needed = model.block.weights(one, outputs)
+    block = model.statement.block
+    block.check(one, outputs)
+    needed = block.weights(one, outputs)
     found = tuple(model.network.get_parameter(name).shape[1] for name in ("first", "second"))
     if found != needed:
         raise SchemaError(
@@ -243,7 +204,7 @@ def _fit_together(shapes: dict[str, tuple[int, ...]], groups: int) -> bool:
 def read_certificate(saved: dict[str, Any]) -> Certificate:
     # folders from before there were others
     saved = {"method": "gates", "penalty": written(WEIGHT_DECAY), "dual_of": "network"} | saved
-    kinds: dict[str, type] = {"scope": str, "bound": str, "conditions": dict, "method": str, "dual_of": str}
+    kinds: dict[str, type] = {"scope": Scope, "bound": BoundKind, "conditions": dict, "method": str, "dual_of": str}
     names = [f.name for f in fields(Certificate) if f.name not in ("better", "penalty")]
     values: dict[str, Any] = {name: take(saved, name, kinds.get(name, float)) for name in names}
     certificate = Certificate(**values, penalty=_penalty(saved))

@@ -114,14 +114,14 @@ def _placed(graph: Graph, weights: Tensor, parts: int) -> Tensor:
     if not isinstance(network, BFNO):
         return weights
     group = network.group if len(network.group) else torch.zeros(1, dtype=torch.long)
-    out = weights.new_zeros(len(weights), parts, network.groups, weights.shape[1] // parts)
+    out = weights.new_zeros(len(weights), parts, network.chosen.groups, weights.shape[1] // parts)
     out[torch.arange(len(weights)), :, group] = weights.view(len(weights), parts, -1)
     return out.flatten(1)
 
 
 def _poolformer(graph: Graph) -> None:
     s = graph.shape[0]
-    pool = pool_tokens(torch.eye(s, dtype=torch.float64)[None], graph.network.grid, graph.network.window)[0]
+    pool = pool_tokens(torch.eye(s, dtype=torch.float64)[None], graph.network.chosen)[0]
     _token_rows(graph, graph.add("MatMul", graph.weight(pool), "X"))
 
 
@@ -138,7 +138,7 @@ def _fnet(graph: Graph) -> None:
 def _fno(graph: Graph) -> None:
     """Row t has X[t + τ] at place τ: cyclic shifts, gathered."""
     s, d = graph.shape
-    height, width = graph.network.grid or (1, s)
+    height, width = graph.network.chosen.grid_of(s)
     y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
     y, x = y.flatten(), x.flatten()
     shifted = (y[:, None] + y) % height * width + (x[:, None] + x) % width  # (s, s): where t + τ is
@@ -182,7 +182,7 @@ def _attention(graph: Graph) -> None:
         return graph.add("Einsum", "X", graph.weight(weights.view(-1, d, d)), "X", equation="nsa,jab,ntb->nsjt")
 
     attended = graph.add("Einsum", graph.gated(hidden), "X", equation="nsjt,ntb->nsjb")
-    second = graph.second.view(len(graph.second), d, -1) / (d**0.5 if graph.network.scale == "sqrt_d" else 1.0)
+    second = graph.second.view(len(graph.second), d, -1) / graph.network.chosen.divisor(d)
     graph.finish(
         graph.add("Einsum", graph.read_out(attended, 1), graph.weight(second), equation="...jb,jbc->...c"),
         second.shape[2],

@@ -13,7 +13,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from provenet.blocks import BLOCKS
-from provenet.certificates import certify
+from provenet.certificates import network_certificate
 from provenet.estimators.base import ProvenEstimator
 from provenet.io.estimators import describe, rebuild
 from provenet.io.folder import MODEL, TENSORS, read_folder, write_folder
@@ -38,9 +38,10 @@ def save(
     which is certified here.  ``source`` says where the data came from, for those who load the model (JSON-ready).
     """
     saved = _to_saved(model, problem, source)
-    if BLOCKS.get(saved.block.name) is not type(saved.block):
+    block = saved.statement.block
+    if BLOCKS.get(block.name) is not type(block):
         raise ValueError(
-            f"block: {saved.block.name!r} holds a Python function or is a class of yours, which no model folder can "
+            f"block: {block.name!r} holds a Python function or is a class of yours, which no model folder can "
             "hold. Keep network.state_dict() with torch.save, and the block in your code."
         )
     extra: dict[str, Any] = {"estimator": None}
@@ -82,7 +83,7 @@ def _to_saved(model: Any, problem: Problem | None, source: Mapping[str, Any] | N
     if isinstance(model, nn.Module):
         if problem is None:
             raise ValueError("problem: a network alone does not say what it solves; pass problem= with it.")
-        return SavedModel.of(problem, model, certify(problem, model), source=source or {})
+        return SavedModel.of(problem, model, network_certificate(problem, model), source=source or {})
     if isinstance(model, Solution):
         return SavedModel.of(model.problem, model.network(), model.certificate, run=_run(model), source=source or {})
     if isinstance(model, ProvenEstimator):
@@ -96,7 +97,7 @@ def _of_estimator(model: ProvenEstimator, source: Mapping[str, Any] | None) -> S
     if hasattr(model, "solution_"):
         solution, network, certificate = model.solution_, model.network_, model.certificate_
         if network_digest(network) != network_digest(solution.network()):  # changed by hand: the old proof is void
-            certificate = certify(solution.problem, network, certificate.tol)
+            certificate = network_certificate(solution.problem, network, certificate.tol)
         return SavedModel.of(solution.problem, network, certificate, run=_run(solution), source=source or {})
     if hasattr(model, "saved_"):
         return _to_saved(model.saved_, None, source)

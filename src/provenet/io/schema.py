@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from provenet.word import Word
+
 T = TypeVar("T")
 
 
@@ -16,6 +18,11 @@ def take(record: Any, name: str, kind: type[T]) -> T:
     if not isinstance(record, dict) or name not in record:
         raise SchemaError(f"{name}: missing")
     value = record[name]
+    if issubclass(kind, Word) and isinstance(value, str):
+        words = [str(word) for word in kind]
+        if value not in words:
+            raise SchemaError(f"{name}: {value!r} is not one of {', '.join(words)}")
+        return kind(value)
     if kind is float and type(value) is int:
         value = float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):

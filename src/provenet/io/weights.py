@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,9 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
-from provenet.blocks import CNN, MLP, Block
+from provenet.blocks import CNN, MLP
 from provenet.io.folder import write_atomically
+from provenet.statement import Statement
 from provenet.variable import Factors
 
 _OURS = {"first", "second", "gates", "group"}
@@ -44,23 +46,22 @@ def write_state(path: Path, state: Mapping[str, Tensor]) -> None:
     write_atomically(path, safetensors.torch.save({name: value.contiguous() for name, value in state.items()}))
 
 
-def network_of(
-    path: Path, state: Mapping[str, Tensor], block: Block, activation: str, readout: str, sample: tuple[int, ...]
-) -> nn.Module:
-    """The network that has these weights, on samples of this shape.
+def network_of(path: Path, state: Mapping[str, Tensor], statement: Statement, sample: tuple[int, ...]) -> nn.Module:
+    """The network of the statement that has these weights, on samples of this shape.
 
     A state dict of ``provenet.nn``'s (first, second, …) is a network of the block.  Any other needs two weights and may
     have their biases: Linear, ReLU, Linear for "mlp"; Conv, ReLU, average pooling into the block's cells, Linear for
     "cnn".  ``provenet.certify`` says which biases it can take.
     """
+    block = statement.block
     for name, value in state.items():
         if not bool(torch.isfinite(value).all()):
             raise ValueError(f"{path}: {name} has entries that are not finite.")
     if "first" in state and set(state) <= _OURS:
         if isinstance(block, MLP):  # a weight more than features is that of a column of ones
             block = MLP(fit_intercept=state["first"].shape[-1] == torch.Size(sample).numel() + 1)
-        return _ours(path, state, block, activation, readout)
-    if activation != "relu" or not isinstance(block, (MLP, CNN)):
+        return _ours(path, state, replace(statement, block=block))
+    if statement.activation != "relu" or not isinstance(block, (MLP, CNN)):
         raise ValueError(
             f"{path}: a network of other layers than provenet.nn's is read as a ReLU network of mlp or cnn."
         )
@@ -87,7 +88,8 @@ def named_as(state: Mapping[str, Tensor], sample: tuple[int, ...], network: nn.M
     return given
 
 
-def _ours(path: Path, state: Mapping[str, Tensor], block: Block, activation: str, readout: str) -> nn.Module:
+def _ours(path: Path, state: Mapping[str, Tensor], statement: Statement) -> nn.Module:
+    block, activation = statement.block, statement.activation
     gates, group = state.get("gates"), state.get("group")
     if (gates is None) != (activation != "gated_relu"):
         has = "no gates" if gates is None else "gates"
@@ -98,7 +100,7 @@ def _ours(path: Path, state: Mapping[str, Tensor], block: Block, activation: str
     if first.ndim != 2 or second.ndim != 2 or len(first) != len(second):
         raise ValueError(f"{path}: first and second are (N, p) and (N, q), got {[*first.shape]} and {[*second.shape]}.")
     neurons = Factors(first, second, torch.arange(len(first)))
-    return block.network(neurons, gates, readout, group, activation == "relu")
+    return block.network(neurons, gates, statement.readout, group, activation == "relu")
 
 
 def _two_layers(path: Path, state: Mapping[str, Tensor], sample: tuple[int, ...]) -> list[tuple[Tensor, Tensor | None]]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from provenet.losses.conjugate import Conjugate
+from provenet.space import Placed, Space
 
 _CURVATURE_FLOOR = 1e-3
 
 
-class Loss(ABC):
+class Loss(Placed, ABC):
     """``L(Ŷ) = Σ_i w_i ℓ(Ŷ_i, Y_i)``: target (n, …, c), weight (n,) strictly positive.
 
     All methods take predictions, or dual points, of the target's shape.
@@ -27,6 +30,10 @@ class Loss(ABC):
         self.target = target
         self.sample_weight = target.new_ones(target.shape[0]) if weight is None else weight.to(target.dtype)
         self.weight = self.sample_weight.view(-1, *([1] * (target.ndim - 1)))
+
+    @property
+    def space(self) -> Space:
+        return Space.of(self.target)
 
     @abstractmethod
     def value(self, prediction: Tensor) -> Tensor:
@@ -48,9 +55,13 @@ class Loss(ABC):
     def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
         """argmin_Y L(Y) + Σ (Y − point)²/(2·step); ``step`` a number, or one a sample shaped like ``weight``."""
 
-    @abstractmethod
     def with_data(self, target: Tensor, weight: Tensor | None) -> Loss:
-        """The same loss on other targets."""
+        """The same loss on other targets; a loss with settings hands them on."""
+        return type(self)(target, weight)
+
+    def settings(self) -> dict[str, Any]:
+        """What distinguishes this loss from another of its name, ready for JSON: arguments of the class."""
+        return {}
 
     def smooth_conjugate(self) -> Conjugate | None:
         """The conjugate with its derivatives, for interior methods; None where it is not written."""
@@ -76,11 +87,6 @@ class Loss(ABC):
         flat = eigenvalue.reshape(eigenvalue.shape[0], -1).mean(1)
         return flat.clamp(_CURVATURE_FLOOR * self.curvature, self.curvature)
 
-    def to(self, dtype: torch.dtype) -> Loss:
-        if dtype == self.target.dtype:
-            return self
-        return self.with_data(self.target.to(dtype), self.sample_weight.to(dtype))
-
     def smoothness(self) -> float:
         """The Lipschitz constant of ∇L."""
         return self.curvature * float(self.sample_weight.max())
@@ -90,8 +96,7 @@ def power_of_four(size: float) -> float:
     """The power of four next to ``size``; 1 for nothing to scale."""
     if not size > 0:
         return 1.0
-    exponent = torch.frexp(torch.tensor(size, dtype=torch.float64)).exponent.item()
-    return 4.0 ** min(int(exponent) // 2, 511)  # 4⁵¹² would overflow
+    return 4.0 ** min(math.frexp(size)[1] // 2, 511)  # 4⁵¹² would overflow
 
 
 def wright_omega(z: Tensor) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -18,6 +20,9 @@ class Huber(Loss):
         if not (delta > 0 and delta < float("inf")):
             raise ValueError(f"huber: delta must be a positive number, got {delta!r}.")
         self.delta = self.kink = float(delta)
+
+    def settings(self) -> dict[str, Any]:
+        return {"delta": self.delta}
 
     def value(self, prediction: Tensor) -> Tensor:
         r = (prediction - self.target).abs()

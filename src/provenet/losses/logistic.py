@@ -54,9 +54,6 @@ class Logistic(Loss):
     def smooth_conjugate(self) -> Conjugate:
         return _BinaryEntropy(self)
 
-    def with_data(self, target: Tensor, weight: Tensor | None) -> Logistic:
-        return Logistic(target, weight)
-
 
 def _softplus(x: Tensor) -> Tensor:
     return softplus(x, threshold=100.0)

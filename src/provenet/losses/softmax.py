@@ -80,9 +80,6 @@ class Softmax(Loss):
     def smooth_conjugate(self) -> Conjugate:
         return _Entropy(self)
 
-    def with_data(self, target: Tensor, weight: Tensor | None) -> Softmax:
-        return Softmax(target, weight)
-
 
 class _Entropy(Conjugate):
     """Of probabilities, which it keeps positive."""

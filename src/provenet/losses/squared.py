@@ -43,9 +43,6 @@ class Squared(Loss):
         scale = power_of_four(float(self.target.abs().max()) if self.target.numel() else 0.0)
         return Squared(self.target / scale, self.sample_weight), scale
 
-    def with_data(self, target: Tensor, weight: Tensor | None) -> Squared:
-        return Squared(target, weight)
-
 
 class _OfSquared(Conjugate):
     def slope(self, theta: Tensor, mu: float) -> Tensor:

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from math import isqrt
-from typing import Any
 
 from torch import Tensor
 
-from provenet.nn.base import READOUTS, TwoLayer, as_readout
+from provenet.nn.base import OnTokens
+from provenet.nn.settings import AttentionScale
 
-SCALES = (None, "sqrt_d")
 
-
-class SelfAttention(TwoLayer):
+class SelfAttention(OnTokens):
     """X (s, d) ↦ Σ_j (D_j ∘ X W₁ⱼ Xᵀ) X W₂ⱼ, D_j = 1{X G_j Xᵀ ≥ 0}, then the readout: ``mean`` over tokens, or all
     ``tokens``.  A neuron is a head: its row of ``first`` is W₁ (d, d), of ``second`` W₂ (d, c), both row-major.
 
     ``scale=None`` leaves X W₁ Xᵀ as it is, like AT and BM; ``"sqrt_d"`` divides it by √d, as transformers do.
     With a ``mask`` (b, s), true where a token is there, the others are zero tokens, and ``mean`` does not count them.
     """
+
+    kind = AttentionScale
 
     def __init__(
         self,
@@ -32,18 +32,7 @@ class SelfAttention(TwoLayer):
         seed: int = 0,
     ):
         super().__init__(d * d, d * c, rank, n_gates, activation, seed, fan=d)
-        self._configure(readout, scale)
-
-    def _configure(self, readout: str = "mean", scale: str | None = None) -> None:
-        if readout not in READOUTS:
-            raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
-        if scale not in SCALES:
-            raise ValueError(f"scale: {scale!r} is unknown; choose None or 'sqrt_d'.")
-        self.readout, self.scale = as_readout(readout), scale
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {"readout": self.readout, "scale": self.scale}
+        self._configure(readout, scale=scale)
 
     @property
     def d(self) -> int:
@@ -76,8 +65,8 @@ class SelfAttention(TwoLayer):
         """Σ_j H_j X W₂ⱼ, (b, m, c), for hidden values (b, m, N, s) of m queries."""
         b, m, N, s = hidden.shape
         d = self.d
-        if self.scale == "sqrt_d":
-            hidden = hidden / d**0.5
+        if self.chosen.scale is not None:
+            hidden = hidden / self.chosen.divisor(d)
         c = self.second.shape[1] // d
         if m > 1 and c < d:  # values before attention: fewer columns
             values = (x @ self.second.view(N, d, c).transpose(0, 1).reshape(d, N * c)).view(b, s, N, c)

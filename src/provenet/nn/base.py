@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from provenet.nn.settings import NoSettings
 
 ACTIVATIONS = ("linear", "gated_relu", "relu")
 READOUTS = ("mean", "tokens")
@@ -110,10 +113,23 @@ class TwoLayer(nn.Module):
         return f"{p} → {n} neurons → {self.second.shape[1]}, {self.activation}{rest}"
 
 
-def as_readout(readout: str) -> str:
-    if readout not in READOUTS:
-        raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
-    return readout
+class OnTokens(TwoLayer):
+    """A module of tokens (b, s, d), whose outputs are read out: ``mean`` over tokens, or all ``tokens``.
+
+    ``chosen``: the other settings, of the kind that the block has, too.
+    """
+
+    kind: type[Any] = NoSettings
+    readout: str
+
+    def _configure(self, readout: str = "mean", **settings: Any) -> None:
+        if readout not in READOUTS:
+            raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
+        self.readout, self.chosen = readout, self.kind(**settings)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {"readout": self.readout} | asdict(self.chosen)
 
 
 def read_out(tokens: Tensor, readout: str) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool1d, adaptive_avg_pool2d, conv1d, conv2d
+from typing_extensions import Self
 
 from provenet.nn.base import TwoLayer
 
@@ -133,6 +134,12 @@ class CNN(TwoLayer):
     def _configure(self, **settings: Any) -> None:
         self.convolution = Convolution(**settings)
         self._matrix = self.convolution.matrix  # no buffer: it keeps its precision when the weights change theirs
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        moved = super()._apply(fn, recurse)
+        if self._matrix is not None and self._matrix.device != self.first.device:
+            self._matrix = self._matrix.to(self.first.device)
+        return moved
 
     @property
     def settings(self) -> dict[str, Any]:

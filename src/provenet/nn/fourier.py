@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from provenet.nn.base import TwoLayer, as_readout, read_out, transformable
+from provenet.nn.base import OnTokens, TwoLayer, read_out, transformable
+from provenet.nn.settings import Grid, InGroups, OnGrid
 
-Grid = tuple[int, int]
 
-
-class FNO(TwoLayer):
+class FNO(OnTokens):
     """X (s, d) ↦ Σ_j (D_j h_j) v_jᵀ with h_j[t] = Σ_τf X[(t+τ) mod s, f] u_j[τ, f], then the readout: ``mean`` over
     tokens, or all ``tokens``.
 
     On a ``grid`` (height, width), tokens row-major, the shift is cyclic in both directions; None: a sequence.  Rows of
     ``first`` and ``gates`` are (s, d), row-major.  Computed by FFT: ĥ = Σ_f X̂[:, f] conj(û[:, f]).
     """
+
+    kind: type[OnGrid] = OnGrid
 
     def __init__(
         self,
@@ -33,24 +35,17 @@ class FNO(TwoLayer):
         grid: Grid | None = None,
         seed: int = 0,
     ):
-        _check_grid(s, grid)
         super().__init__(s * d, c, rank, n_gates, activation, seed)
-        self._configure(readout, grid)
-
-    def _configure(self, readout: str = "mean", grid: Grid | None = None) -> None:
-        self.readout, self.grid = as_readout(readout), None if grid is None else (grid[0], grid[1])
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {"readout": self.readout, "grid": self.grid}
+        self._configure(readout, grid=grid)
+        self.chosen.grid_of(s)
 
     def lift(self, x: Tensor) -> Tensor:
         """X̂, (b, frequencies, d)."""
-        return spectrum(x, self.grid)
+        return spectrum(x, self.chosen.grid)
 
     def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
         """(b, s, N)."""
-        return correlate(x, weights, self.grid)
+        return correlate(x, weights, self.chosen.grid)
 
     def output(self, x: Tensor, hidden: Tensor) -> Tensor:
         return read_out(hidden, self.readout) @ self.second
@@ -63,6 +58,7 @@ class BFNO(FNO):
     (c/groups,).  A fresh module has ``rank`` neurons behind each of ``n_gates`` gates in every group.
     """
 
+    kind = InGroups
     group: Tensor
 
     def __init__(
@@ -78,32 +74,26 @@ class BFNO(FNO):
         grid: Grid | None = None,
         seed: int = 0,
     ):
-        _check_grid(s, grid)
-        for name, size in (("d", d), ("c", c)):
-            if groups < 1 or size % groups:
-                raise ValueError(f"groups: {groups} do not divide {name} = {size}.")
+        chosen = InGroups(grid, groups)
+        chosen.grid_of(s)
+        chosen.check_groups(d, c)
         every = (rank * groups, n_gates) if activation == "linear" else (rank, n_gates * groups)
         TwoLayer.__init__(self, s * d // groups, c // groups, *every, activation, seed)
         group = torch.arange(groups).repeat_interleave(len(self.first) // groups)
-        self._configure(readout, grid, groups, group)
+        self._configure(readout, group=group, **asdict(chosen))
 
-    def _configure(
-        self, readout: str = "mean", grid: Grid | None = None, groups: int = 1, group: Tensor | None = None
-    ) -> None:
-        super()._configure(readout, grid)
-        self.groups = groups
+    def _configure(self, readout: str = "mean", **settings: Any) -> None:
+        group: Tensor | None = settings.pop("group", None)
+        super()._configure(readout, **settings)
+        groups = self.chosen.groups
         if group is None:
             if groups > 1:
                 raise ValueError(f"group: with {groups} groups each neuron's is needed, shape ({len(self.first)},).")
             group = torch.zeros(len(self.first), dtype=torch.long)
         self.register_buffer("group", group.clone())
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        return super().settings | {"groups": self.groups}
-
     def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
-        width = x.shape[2] // self.groups
+        width = x.shape[2] // self.chosen.groups
         return super().hidden(x, self._placed(weights.view(len(weights), weights.shape[1] // width, width)))
 
     def output(self, x: Tensor, hidden: Tensor) -> Tensor:
@@ -111,8 +101,8 @@ class BFNO(FNO):
 
     def _placed(self, weights: Tensor) -> Tensor:
         """(N, …, width) with zeros for the other groups, (N, …·groups·width)."""
-        own = one_hot(self.group, self.groups).to(weights.dtype)
-        shape = (len(own), *([1] * (weights.ndim - 2)), self.groups, 1)
+        own = one_hot(self.group, self.chosen.groups).to(weights.dtype)
+        shape = (len(own), *([1] * (weights.ndim - 2)), self.chosen.groups, 1)
         return (weights.unsqueeze(-2) * own.view(shape)).flatten(1)
 
 
@@ -132,8 +122,3 @@ def correlate(x: Tensor, weights: Tensor, grid: Grid | None) -> Tensor:
     product = torch.matmul(x.transpose(0, 1), conjugate.permute(1, 2, 0))  # (w, b, m)
     by_row = product.permute(1, 2, 0).unflatten(2, (height, width // 2 + 1))
     return torch.fft.irfft2(by_row, s=(height, width)).flatten(2).transpose(1, 2).to(weights.dtype)
-
-
-def _check_grid(s: int, grid: Grid | None) -> None:
-    if grid is not None and grid[0] * grid[1] != s:
-        raise ValueError(f"grid: {grid[0]} × {grid[1]} = {grid[0] * grid[1]} tokens, but s = {s}.")

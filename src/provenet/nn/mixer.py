@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from math import isqrt
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from provenet.nn.base import TwoLayer, as_readout
+from provenet.nn.base import OnTokens
 
 
-class Mixer(TwoLayer):
+class Mixer(OnTokens):
     """X (s, d) ↦ Σ_j (D_j ∘ W₁ⱼX) W₂ⱼ, D_j = 1{G_jX ≥ 0}, then the readout: ``mean`` over tokens, or all ``tokens``.
 
     Rows of ``first`` and ``gates`` are W₁ (s, s), rows of ``second`` W₂ (d, c), row-major.
@@ -30,13 +29,6 @@ class Mixer(TwoLayer):
     ):
         super().__init__(s * s, d * c, rank, n_gates, activation, seed, fan=d)
         self._configure(readout)
-
-    def _configure(self, readout: str = "mean") -> None:
-        self.readout = as_readout(readout)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {"readout": self.readout}
 
     def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
         """(b, N, s, d)."""

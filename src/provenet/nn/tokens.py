@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from math import isqrt
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from provenet.nn.base import TwoLayer, as_readout, read_out, transformable
+from provenet.nn.base import OnTokens, read_out, transformable
+from provenet.nn.settings import Grid, Neighbourhood
 
 
-class TokenRows(TwoLayer):
+class TokenRows(OnTokens):
     """X (s, d) ↦ Σ_j (D_j h(X) u_j) v_jᵀ, then the readout: ``mean`` over tokens, or all ``tokens``."""
-
-    readout: str
 
     @abstractmethod
     def lift(self, x: Tensor) -> Tensor:
@@ -35,6 +33,8 @@ class PoolFormer(TokenRows):
     """h(X) = PX: each token's ``window`` × ``window`` neighbourhood on the grid, averaged; cells beyond the grid's edge
     do not count.  ``grid`` (height, width): tokens row-major; None: a square grid."""
 
+    kind = Neighbourhood
+
     def __init__(
         self,
         d: int,
@@ -43,25 +43,15 @@ class PoolFormer(TokenRows):
         n_gates: int = 32,
         activation: str = "gated_relu",
         readout: str = "mean",
-        grid: tuple[int, int] | None = None,
+        grid: Grid | None = None,
         window: int = 3,
         seed: int = 0,
     ):
         super().__init__(d, c, rank, n_gates, activation, seed)
-        self._configure(readout, grid, window)
-
-    def _configure(self, readout: str = "mean", grid: tuple[int, int] | None = None, window: int = 3) -> None:
-        if window < 1 or window % 2 == 0:
-            raise ValueError(f"window: it must be odd, so that it has a centre, got {window}.")
-        self.readout, self.window = as_readout(readout), window
-        self.grid = None if grid is None else (grid[0], grid[1])
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {"readout": self.readout, "grid": self.grid, "window": self.window}
+        self._configure(readout, grid=grid, window=window)
 
     def lift(self, x: Tensor) -> Tensor:
-        return pool_tokens(x, self.grid, self.window)
+        return pool_tokens(x, self.chosen)
 
 
 class FNet(TokenRows):
@@ -79,13 +69,6 @@ class FNet(TokenRows):
     ):
         super().__init__(d, c, rank, n_gates, activation, seed, fan=d)  # as many add up to a coefficient
         self._configure(readout)
-
-    def _configure(self, readout: str = "mean") -> None:
-        self.readout = as_readout(readout)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {"readout": self.readout}
 
     def lift(self, x: Tensor) -> Tensor:
         return torch.fft.fft2(transformable(x)).real.to(x.dtype)
@@ -106,23 +89,24 @@ class TokenMap(TokenRows):
         seed: int = 0,
     ):
         super().__init__(p, c, rank, n_gates, activation, seed)
-        self._configure(function, readout)
+        self._configure(readout, function=function)
 
-    def _configure(self, function: Callable[[Tensor], Tensor], readout: str = "mean") -> None:
-        self.function, self.readout = function, as_readout(readout)
+    def _configure(self, readout: str = "mean", **settings: Any) -> None:
+        self.function = settings.pop("function")
+        super()._configure(readout, **settings)
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {"function": self.function, "readout": self.readout}
+        return super().settings | {"function": self.function}
 
     def lift(self, x: Tensor) -> Tensor:
         return self.function(x)
 
 
-def pool_tokens(x: Tensor, grid: tuple[int, int] | None, window: int) -> Tensor:
+def pool_tokens(x: Tensor, around: Neighbourhood) -> Tensor:
     """Each token's neighbourhood averaged, (b, s, d) → (b, s, d)."""
     b, s, d = x.shape
-    height, width = grid or (isqrt(s), isqrt(s))
+    height, width = around.grid_of(s)
     image = x.transpose(1, 2).reshape(b, d, height, width)
-    pooled = avg_pool2d(image, window, stride=1, padding=window // 2, count_include_pad=False)
+    pooled = avg_pool2d(image, around.window, stride=1, padding=around.window // 2, count_include_pad=False)
     return pooled.flatten(2).transpose(1, 2)

@@ -2,6 +2,7 @@
 
 from provenet.operators.bases.base import GatedRows, Operator
 from provenet.operators.bases.batched import BatchedOperator
+from provenet.operators.bases.features import FeatureOperator
 from provenet.operators.bases.moments import MomentOperator
 from provenet.operators.bases.pooled import PooledOperator
 from provenet.operators.blocks.attention import attention_operator
@@ -21,6 +22,7 @@ __all__ = [
     "CNNOperator",
     "FNOMeanOperator",
     "FNOTokensOperator",
+    "FeatureOperator",
     "GatedRows",
     "GroupedOperator",
     "Lifted",

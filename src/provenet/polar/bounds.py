@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline, memory
-from provenet.gauges import Bounds, Gauge
+from provenet.gauges import BoundKind, Bounds, Gauge
 from provenet.operators import Operator
 from provenet.polar.frobenius import deflated_bound
 from provenet.polar.krylov import products_of
@@ -49,8 +49,8 @@ def polar_bounds(
         worst = noise * operator.output_shape[0] ** 0.5  # no statistics here: the bound is to be certain
         certain = torch.tensor([deflated_bound(gate, theta, worst) for gate in gates], dtype=torch.float64)
         if float(certain.max()) <= (1 + _AS_GOOD) * float(upper.max()):
-            return Bounds(lower, certain, "deterministic")
-    return Bounds(lower, upper, "probabilistic")
+            return Bounds(lower, certain, BoundKind.DETERMINISTIC)
+    return Bounds(lower, upper, BoundKind.PROBABILISTIC)
 
 
 def _exact(operator: Operator, final: bool) -> bool:

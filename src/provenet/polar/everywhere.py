@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
+from provenet.operators.bases.rank import span
 from provenet.polar.relaxation import diagonal_bound
 from provenet.polar.sphere import MOST_DIMENSIONS, branch
 from provenet.vectors import unit
@@ -109,12 +110,10 @@ def _chances(pull: Pull) -> tuple[Tensor, Tensor, Tensor]:
 
 def _reduced(pull: Pull) -> tuple[Pull, Tensor, float]:
     """In the span of the rows (CP A.2): (pull, basis (p, r), what leaving out the rest can hide from f)."""
-    _, sigma, Vh = torch.linalg.svd(pull.rows, full_matrices=False)
-    rank = max(int((sigma > sigma[0] * max(pull.rows.shape) * _EPS).sum()), 1)
-    basis = Vh[:rank].T
+    basis = span(pull.rows)
     inside = pull.rows @ basis
     rest = torch.linalg.vector_norm(pull.rows - inside @ basis.T, dim=1)
     # basis is orthonormal up to a few eps, so that ‖basisᵀu‖ ≤ 1 + that
-    loose = 8 * (pull.rows.shape[1] + rank) * _EPS * torch.linalg.vector_norm(pull.rows, dim=1)
+    loose = 8 * sum(basis.shape) * _EPS * torch.linalg.vector_norm(pull.rows, dim=1)
     lost = float(((rest + loose) * torch.linalg.vector_norm(pull.weights, dim=1)).sum())
     return Pull(inside, pull.weights), basis, lost

@@ -14,7 +14,7 @@ def products_of(operator: Operator, theta: Tensor) -> Products:
     """(u, v, gate) ↦ (G v, Gᵀu) with G = A*Θ, never formed; in float64 whatever the operator's precision."""
 
     def both(u: Tensor, v: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
-        left, right = operator.adjoint_factors(theta, Factors(u, v, gate).to(operator.dtype))
+        left, right = operator.adjoint_factors(theta, Factors(u, v, gate).to(operator.space))
         return left.double(), right.double()
 
     return both

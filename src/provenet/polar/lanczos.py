@@ -22,7 +22,7 @@ import torch
 from scipy.special import betaincinv
 from torch import Tensor
 
-from provenet import deadline
+from provenet import batches, deadline
 from provenet.vectors import unit
 
 Products = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # (u, v, gate) ↦ (G v, Gᵀu), one row a vector
@@ -31,7 +31,6 @@ FAILURE = 1e-12  # of all gates of one polar together
 PAIRS = 4  # starts a gate and side: with u on one side and v on the other, one product serves two
 _BISECTIONS = 60
 _LOOK_EVERY = 5  # steps between two looks at the bounds
-_BASIS_BYTES = 256 * 2**20  # of the Lanczos vectors of gates treated together
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ def spectral_bounds(
     lower = torch.zeros(gates, dtype=torch.float64)
     upper = torch.full((gates,), float("inf"), dtype=torch.float64)
     shares = [_least_share(size, gates) for size in (p, q)]
-    together = max(1, _BASIS_BYTES // (8 * PAIRS * steps * (p + q)))
+    together = batches.count(PAIRS * steps * (p + q), batches.BASIS)
     for some in torch.arange(gates).split(together):
         gate = some.repeat_interleave(PAIRS)
         runs = [Tridiagonals.start(len(gate), size, generator) for size in (p, q)]

@@ -16,10 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from provenet import deadline
+from provenet import batches, deadline
 
 MOST_DIMENSIONS = 5
-_WAVE_NUMBERS = 2**22  # sides of generators at a time
 _WORK = 4e9  # multiply-adds
 _NODES = 60_000
 
@@ -40,7 +39,7 @@ def branch(rows: Tensor, weights: Tensor, lower: float, upper: float, goal: floa
     """
     N, r = rows.shape
     budget = int(min(_NODES, _WORK / (r * N * (r + weights.shape[1]))))
-    wave = max(2, _WAVE_NUMBERS // (2 * r * N))
+    wave = max(2, batches.count(2 * r * N, batches.PASS))
     signs = torch.cartesian_prod(*[torch.tensor([1.0, -1.0], dtype=rows.dtype)] * r).view(-1, r)
     cells = torch.diag_embed(signs)  # (B, r generators, r): the orthants
     bound, value, u = _judge(rows, weights, cells, wave)

@@ -30,7 +30,7 @@ def improved(network: TwoLayer, problem: Problem, u: Tensor, v: Tensor) -> TwoLa
     group = network.get_buffer("group") if "group" in dict(network.named_buffers()) else None
 
     def with_neuron(size: float) -> TwoLayer:
-        root = (size * problem.unit) ** 0.5
+        root = (size * problem.units.z) ** 0.5
         left, right = torch.cat([alive.left, root * u[None]]), torch.cat([alive.right, root * v[None]])
         neurons = Factors(left, right, torch.zeros(len(left), dtype=torch.long))
         more = None if group is None else torch.cat([group[alive.gate], group[:1]])

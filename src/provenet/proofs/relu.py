@@ -14,10 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from provenet import certificates, deadline
-from provenet.blocks.base import Block
-from provenet.certificates import Certificate, certificate_from, gap_at, relu_point
+from provenet import batches, deadline
+from provenet.certificates import Certificate, certificate_from, gap_at, network_certificate, relu_point
 from provenet.gates.arrangements import NotEnumerable, count_bound
+from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.nn import TwoLayer
 from provenet.polar.everywhere import Pull, climb, strongest
@@ -25,6 +25,7 @@ from provenet.problem import Problem
 from provenet.proofs.foreign import read_module
 from provenet.proofs.improve import improved, objective
 from provenet.solvers.solve import solve
+from provenet.statement import Scope
 from provenet.variable import Factors
 
 _MOST = 10_000  # arrangements worth enumerating for one certificate, where each has an exact polar
@@ -100,16 +101,16 @@ class Everyone:
 
     def judged(self, network: TwoLayer, every: Problem | None, tol: float) -> Certificate:
         """The certificate by all arrangements, one after the other, and by all u at once where that proves more."""
-        certificate = None if every is None else certificates.certify(every, network, tol)
-        if certificate is not None and certificate.bound == "exact":
+        certificate = None if every is None else network_certificate(every, network, tol)
+        if certificate is not None and certificate.bound == BoundKind.EXACT:
             return certificate
         problem, program = self.problem, self.problem.program
         prediction, factors = relu_point(problem, network)
         theta = program.loss.gradient(prediction)
         # near the optimum the bound must come down to β itself; elsewhere a digit more or less says nothing
         found = strongest(self.pull(theta), network.first.detach(), program.beta * (1 + 0.1 * tol), _TOLERANCE)
-        gap = gap_at(program, prediction, float(factors.penalty()), theta, found.upper, "deterministic")
-        units, scope = (program.beta, problem.beta, problem.value_scale), "all_arrangements"
+        gap = gap_at(program, prediction, float(factors.penalty()), theta, found.upper, BoundKind.DETERMINISTIC)
+        units, scope = (program.beta, problem.beta, problem.units.value), Scope.ALL_ARRANGEMENTS
         whole = certificate_from(gap, *units, scope, tol, method=found.method)
         return whole if certificate is None or whole.dual > certificate.dual else certificate
 
@@ -136,10 +137,10 @@ def row_weights(problem: Problem, theta: Tensor) -> Tensor:
     The block's own module says so, by its gradient: q neurons whose second layers are the unit vectors.
     """
     block, op = problem.block, problem.program.operator
-    neurons = Factors(torch.zeros(op.q, op.p), torch.eye(op.q), torch.zeros(op.q, dtype=torch.long)).to(torch.float64)
+    neurons = Factors(op.space.zeros(op.q, op.p), op.space.eye(op.q), op.space.zeros(op.q, dtype=torch.long))
     module: Any = block.network(neurons, None, problem.readout, None, False)
     parts = []
-    samples = max(1, _PULL_NUMBERS // (4 * op.q * max(problem.patterns.shape[1] // len(problem.X), 1)))
+    samples = batches.count(op.q * max(problem.patterns.shape[1] // len(problem.X), 1), batches.BASIS)
     for x, slope in zip(problem.X.to(torch.float64).split(samples), theta.split(samples), strict=True):
         lifted = module.lift(x)
         one, two = (module.hidden(lifted, torch.zeros(k, op.p, dtype=torch.float64)).shape for k in (1, 2))
@@ -152,13 +153,10 @@ def row_weights(problem: Problem, theta: Tensor) -> Tensor:
 
 def _table(problem: Problem) -> Tensor | None:
     """Φ (N, p) in the program's units, where the block has such a table, and it and its weights fit."""
-    block, op = problem.block, problem.program.operator
-    if not isinstance(block, Block) or block.groups > 1 or problem.mask is not None:
-        return None
-    if problem.patterns.shape[1] * (op.p + op.q) > _PULL_NUMBERS:
-        return None
-    rows = block.rows(problem.X.to(torch.float64))
-    return None if rows is None else rows / (problem.output_unit / problem.unit)
+    op, table = problem.program.operator, None
+    if problem.mask is None and problem.patterns.shape[1] * (op.p + op.q) <= _PULL_NUMBERS:
+        table = problem.on_data.table
+    return None if table is None else table.in_units_of(problem.units.y / problem.units.z)
 
 
 def _count(rows: Tensor) -> int:
@@ -181,10 +179,10 @@ def _among_its_own(
     vectors = network.first.detach()
     problem = sampled
     if not hasattr(network, "group"):
-        _, torn = sampled.block.patterns(sampled.X, vectors)
+        _, torn = sampled.on_data.groups[0].patterns(vectors)
         clear = vectors[~torn & vectors.any(1)]
         problem = pose(torch.unique(clear, dim=0)) if len(clear) else sampled
-    certificate = certificates.certify(problem, network, tol)
+    certificate = network_certificate(problem, network, tol)
     if not sharpen > 0:
         return certificate
     best = solve(problem, tol=min(tol, 1e-4) / 4, max_seconds=sharpen)

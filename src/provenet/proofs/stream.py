@@ -7,17 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from provenet.blocks.base import Block
+from provenet import batches
 from provenet.data.validation import as_targets
-from provenet.formulation import as_masked, as_masked_targets
-
-_CHUNK_NUMBERS = 2**22  # inputs, or hidden values, of the samples at hand
-
-Raw = tuple[Any, ...]
+from provenet.formulation.data import as_masked, as_masked_targets
+from provenet.proofs.source import Raw
+from provenet.statement import Statement
 
 
 @dataclass(frozen=True)
@@ -45,11 +42,9 @@ class Stream:
     that are made of a row of Φ.  n: the samples of the first pass.
     """
 
-    block: Block
+    statement: Statement
     p: int
     q: int
-    readout: str
-    loss: str
     source: Iterable[Raw]
     ordered: bool
     width: int = 1
@@ -79,40 +74,41 @@ class Stream:
 
     def outputs(self, X: Tensor) -> int:
         """c of a module with these weights on X."""
-        groups = self.block.groups
-        self.block.check(X, groups)
-        c = self.q // self.block.weights(X, groups)[1] * groups
-        needed = self.block.weights(X, c)
+        block = self.statement.block
+        groups = block.groups
+        block.check(X, groups)
+        c = self.q // block.weights(X, groups)[1] * groups
+        needed = block.weights(X, c)
         if needed != (self.p, self.q):
             raise ValueError(
-                f"X: on samples of shape {tuple(X.shape[1:])} the layers of block {self.block.name!r} have {needed[0]} "
+                f"X: on samples of shape {tuple(X.shape[1:])} the layers of block {block.name!r} have {needed[0]} "
                 f"and {needed[1]} weights a neuron; the module's have {self.p} and {self.q}."
             )
-        self.block.check(X, c)
+        block.check(X, c)
         return c
 
     def _size(self, X: Tensor) -> int:
         """How many samples at a time, for hidden values of moderate size."""
-        nothing = torch.zeros(1, self.p, dtype=torch.float64)
-        numbers = self.block.sides(X[:1], nothing).shape[1] * self.width + X[0].numel()
-        return max(1, _CHUNK_NUMBERS // numbers)
+        numbers = self.statement.block.on(X, self.statement.block.groups).rho * self.width + X[0].numel()
+        return batches.count(numbers, batches.PASS)
 
     def _checked(self, raw: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         if not isinstance(raw, (tuple, list)) or len(raw) not in (2, 3):
             found = f"{len(raw)} parts" if isinstance(raw, (tuple, list)) else type(raw).__name__
             raise ValueError(f"a batch is (X, Y) or (X, Y, mask), got {found}.")
-        X, mask = as_masked(self.block, raw[0], raw[2] if len(raw) == 3 else None)
+        block, readout, loss = self.statement.block, self.statement.readout, self.statement.loss.name
+        X, mask = as_masked(block, raw[0], raw[2] if len(raw) == 3 else None)
         c = self.outputs(X)
-        Y = as_targets(raw[1], X.shape[0], self.loss, tokens=self.readout == "tokens", classes=c)
+        Y = as_targets(raw[1], X.shape[0], loss, tokens=readout == "tokens", classes=c)
         if Y.shape[-1] != c:
             raise ValueError(f"Y: the module has {c} outputs, the targets {Y.shape[-1]}, shape {tuple(Y.shape)}.")
-        return X.to(torch.float64), as_masked_targets(Y, mask, self.readout, self.loss), mask
+        return X.to(torch.float64), as_masked_targets(Y, mask, readout, loss), mask
 
     def _placed(
         self, X: Tensor, Y: Tensor, mask: Tensor | None, rows: Tensor, left: dict[bytes, list[int]] | None
     ) -> Tensor:
         """The first pass (``left`` is None) remembers each sample's place, later ones find it again."""
-        keys = [_digest(X[i], Y[i], None if mask is None else mask[i], self.readout) for i in range(len(X))]
+        keys = [_digest(X[i], Y[i], None if mask is None else mask[i], self.statement.readout) for i in range(len(X))]
         if left is None:
             for key, row in zip(keys, rows.tolist(), strict=True):
                 self._places.setdefault(key, []).append(row)
@@ -135,38 +131,3 @@ def _digest(x: Tensor, y: Tensor, mask: Tensor | None, readout: str) -> bytes:
             seen.update(mask.numpy().tobytes())
     seen.update(x.contiguous().numpy().tobytes())
     return seen.digest()
-
-
-def is_arrays(data: Any) -> bool:
-    """Whether data are (X, Y) or (X, Y, mask) themselves, not batches of them."""
-    return isinstance(data, (tuple, list)) and len(data) in (2, 3) and all(hasattr(part, "shape") for part in data)
-
-
-@dataclass(frozen=True)
-class Chunks:
-    """Arrays (X, Y) or (X, Y, mask), some samples at a time; with ``used`` (n,) bool only those."""
-
-    arrays: Raw
-    used: Tensor | None = None
-
-    @classmethod
-    def of(cls, arrays: Raw, used: Tensor | None = None) -> Chunks:
-        parts = tuple(part if isinstance(part, (Tensor, np.ndarray)) else np.asarray(part) for part in arrays)
-        lengths = [len(part) if part.ndim else 0 for part in parts]
-        if len(set(lengths)) > 1:
-            names = ("X", "Y", "mask")[: len(parts)]
-            found = ", ".join(f"{name} {length}" for name, length in zip(names, lengths, strict=True))
-            raise ValueError(f"data: all arrays need the same number of samples, got {found}.")
-        return cls(parts, used)
-
-    def __iter__(self) -> Iterator[Raw]:
-        X = self.arrays[0]
-        n = len(X)
-        size = max(1, _CHUNK_NUMBERS // max(int(np.prod(X.shape[1:])), 1))
-        for i in range(0, n, size):
-            rows: Any = slice(i, min(i + size, n))
-            if self.used is not None:
-                rows = i + torch.nonzero(self.used[rows]).flatten().numpy()
-                if not len(rows):
-                    continue
-            yield tuple(part[rows] for part in self.arrays)

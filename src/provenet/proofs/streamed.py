@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,13 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
-from provenet.blocks.base import Block
+from provenet.blocks import Block, OnData
 from provenet.data.validation import check_finite
-from provenet.formulation import check_decided
+from provenet.gates import Gates
 from provenet.nn import TwoLayer
 from provenet.operators import Operator
 from provenet.proofs.stream import Stream
+from provenet.space import Space
 from provenet.variable import Factors, Stack
 
 
@@ -47,20 +48,17 @@ class OwnGates:
     def __len__(self) -> int:
         return self.block.groups * self._in_group
 
-    def patterns(self, X: Tensor) -> Tensor | None:
-        """(groups·m, b·ρ), None where all is open."""
+    def on(self, data: OnData) -> Gates:
+        """These gates on a batch: groups·m of them."""
         if self.vectors is None:
-            return None
-        found = []
-        for group in range(self.block.groups):
-            pattern, torn = self.block.patterns(X, self.vectors, group)
-            check_decided(torn)
-            found.append(pattern)
-        return torch.cat(found)
+            return data.open_gates()
+        B, patterns = len(data.groups), [rows.decided(self.vectors) for rows in data.groups]
+        group = torch.arange(B).repeat_interleave(self._in_group) if B > 1 else None
+        return Gates(self.vectors.repeat(B, 1), torch.cat(patterns), group)
 
-    def remember(self, patterns: Tensor | None) -> None:
+    def remember(self, gates: Gates) -> None:
         """Patterns of a batch of the first pass: gates that agree on all of them are one."""
-        for seen, pattern in zip(self._seen, () if patterns is None else patterns, strict=patterns is not None):
+        for seen, pattern in zip(self._seen, gates.patterns, strict=True):
             seen.update(np.packbits(pattern.numpy()).tobytes())
 
     def distinct(self) -> tuple[Tensor, Tensor]:
@@ -96,20 +94,20 @@ class _Slack:
 class StreamedOperator(Operator):
     """gates: which of the module's gates are this operator's, (P,).  Inputs are divided by ``scale``."""
 
-    dtype = torch.float64
+    space = Space()
+    remembered = ("_slack",)
+    _slack: tuple[Tensor, float] | None = None
 
     def __init__(self, stream: Stream, own: OwnGates, gates: Tensor, output_shape: tuple[int, ...], scale: float):
         self.stream, self.own, self.gates, self.output_shape, self.scale = stream, own, gates, output_shape, scale
         self.n_gates, self.p, self.q = len(gates), stream.p, stream.q
-        self._slack: tuple[Tensor, float] | None = None
 
     def parts(self) -> Iterator[tuple[Tensor, Operator]]:
         """A pass over the data: rows of the prediction, and their operator."""
-        block, readout, c = self.stream.block, self.stream.readout, self.output_shape[-1]
+        statement, c = self.stream.statement, self.output_shape[-1]
         for batch in self.stream:
-            patterns = self.own.patterns(batch.X)
-            operator = block.operator(batch.X, patterns, c, readout, self.scale, batch.mask)
-            yield batch.rows, operator.restrict(self.gates)
+            data = statement.block.on(batch.X, c, statement.readout, batch.mask)
+            yield batch.rows, data.operator(self.own.on(data), self.scale).restrict(self.gates)
 
     def forward(self, stack: Stack) -> Tensor:
         return self._gathered(lambda operator: operator.forward(stack))
@@ -118,7 +116,7 @@ class StreamedOperator(Operator):
         return self._gathered(lambda operator: operator.forward_factors(factors))
 
     def _gathered(self, outputs: Callable[[Operator], Tensor]) -> Tensor:
-        out = torch.empty(self.output_shape, dtype=self.dtype)
+        out = self.space.empty(*self.output_shape)
         for rows, operator in self.parts():
             out[rows] = outputs(operator)
         return out
@@ -152,12 +150,10 @@ class StreamedOperator(Operator):
             slack.add(operator.rounding(residual[rows]), size)
         return slack.total
 
-    def restrict(self, gates: Tensor) -> StreamedOperator:
-        other = copy.copy(self)
-        other.gates, other.n_gates, other._slack = self.gates[gates], len(gates), None
-        return other
+    def restrict(self, gates: Tensor) -> Self:
+        return self._with(gates=self.gates[gates], n_gates=len(gates))
 
-    def to(self, dtype: torch.dtype) -> StreamedOperator:
-        if dtype != self.dtype:
-            raise ValueError(f"dtype: data in batches are judged in float64 alone, not in {dtype}.")
+    def to(self, space: Space) -> Self:
+        if space != self.space:
+            raise ValueError(f"space: data in batches are judged on the CPU in float64 alone, not in {space}.")
         return self

@@ -72,11 +72,11 @@ def dissect(solution: Solution) -> Anatomy:
     problem, factors = solution.problem, solution.factors
     program = problem.program
     gates = torch.unique(factors.gate).tolist()
-    raw = {int(k): _sizes(problem, factors.select(factors.gate == k)).double().numpy() * problem.unit for k in gates}
+    raw = {int(k): _sizes(problem, factors.select(factors.gate == k)).double().numpy() * problem.units.z for k in gates}
     largest = max((s.max() for s in raw.values()), default=0.0)
     kept = {k: s[s > _NOTHING * largest] for k, s in raw.items()}
     negligible = sum(s.size for s in raw.values()) - sum(s.size for s in kept.values())
-    theta = program.loss.gradient(program.operator.forward_factors(factors.to(program.operator.dtype)))
+    theta = program.loss.gradient(program.operator.forward_factors(factors.to(program.operator.space)))
     at_most = not program.gauge.exact_polar
     with deadline.within(_SECONDS if at_most else None):
         pull = program.polar(theta).upper.double().numpy() / program.beta

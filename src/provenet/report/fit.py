@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.special import expit
+from sklearn.metrics import accuracy_score, confusion_matrix, r2_score
 from torch import Tensor
 
-from provenet.estimators.outputs import outputs_in_batches
+from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.problem import Problem
 from provenet.report.canvas import plain
 from provenet.solvers import Solution
@@ -41,15 +42,14 @@ class Fit:
     def score(self) -> float:
         """Accuracy, or R² (NaN for a constant target)."""
         if self.labels is not None:
-            return float(np.mean(self.truth == self.predicted))
-        residual = np.square(self.truth - self.predicted).sum()
-        spread = np.square(self.truth - self.truth.mean(axis=0)).sum()
-        return float(1 - residual / spread) if spread > 0 else float("nan")
+            return float(accuracy_score(self.truth, self.predicted))
+        if not np.ptp(self.truth, axis=0).any():
+            return float("nan")
+        return float(r2_score(self.truth, self.predicted, multioutput="variance_weighted"))
 
     def confusion(self) -> np.ndarray:
         """(K, K): rows are the truth, columns the prediction."""
-        size = len(self.labels or ())
-        return np.bincount(self.truth * size + self.predicted, minlength=size * size).reshape(size, size)
+        return np.asarray(confusion_matrix(self.truth, self.predicted, labels=range(len(self.labels or ()))))
 
 
 def evaluate(
@@ -120,8 +120,9 @@ def training_score(solution: Solution, classify: bool) -> float:
 
 def _speak(solution: Solution, there: Tensor | None) -> Predict:
     """Samples (m, …) → what the network itself says, (m, …, c)."""
-    network, block = solution.network(), solution.problem.block
-    return lambda samples: outputs_in_batches(network, block, _array(samples), there)
+    network, problem = solution.network(), solution.problem
+    size = batch_size(problem.block, network, problem.X)
+    return lambda samples: outputs_in_batches(network, _array(samples), there, size).numpy()
 
 
 def _unit(problem: Problem) -> str:

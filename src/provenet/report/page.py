@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import tempfile
 from collections.abc import Sequence
 from functools import cache, partial
 from importlib.metadata import version
@@ -13,6 +12,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from provenet.io.folder import write_atomically
 from provenet.report import figures, tables, words
 from provenet.report.anatomy import Anatomy, dissect
 from provenet.report.betapath import beta_path
@@ -30,18 +30,7 @@ from provenet.solvers import Solution
 def write_report(target: str | os.PathLike[str], **content: Any) -> Path:
     """Render the report (arguments as `render_report`) into ``target``: whole, or not at all."""
     target = Path(target)
-    page = render_report(**content).encode()
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(page)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o644)  # mkstemp's 0600 is for secrets
-        os.replace(name, target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    write_atomically(target, render_report(**content).encode())
     return target
 
 

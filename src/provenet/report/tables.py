@@ -14,12 +14,13 @@ from provenet.report.nouns import has_tokens, nouns, sample_shape
 from provenet.report.numerals import count, number, outward, seconds
 from provenet.report.words import LOSSES
 from provenet.solvers import Solution
+from provenet.statement import Scope
 
 _ROWS_SHOWN = 20
 _SCOPES = {
-    "linear": "linear networks of any width",
-    "fixed_gates": "networks with these gates, of any width",
-    "all_arrangements": "ReLU networks of any width",
+    Scope.LINEAR: "linear networks of any width",
+    Scope.FIXED_GATES: "networks with these gates, of any width",
+    Scope.ALL_ARRANGEMENTS: "ReLU networks of any width",
 }
 _CONDITIONS = {
     "wide_enough": "at least p + q neurons at every gate (BM Thm 3.3)",
@@ -75,7 +76,7 @@ def _certificate(solution: Solution) -> Table:
 
 def _scope(solution: Solution) -> str:
     scope = solution.certificate.scope
-    if scope == "fixed_gates" and solution.problem.activation == "relu":
+    if scope == Scope.FIXED_GATES and solution.problem.activation == "relu":
         return "ReLU networks with these activation patterns, of any width"
     return _SCOPES[scope]
 

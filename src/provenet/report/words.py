@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from decimal import ROUND_FLOOR
 
 from provenet.certificates import Certificate
+from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, in_words
 from provenet.problem import Problem
 from provenet.report.nouns import any_number, has_tokens, nouns
 from provenet.report.numerals import count, number, outward, percent, seconds
 from provenet.solvers import Solution, Status
+from provenet.statement import Scope
 
 LOSSES = {
     "squared": "squared loss",
@@ -78,14 +80,14 @@ def _above_the_best(above: float) -> str:
     return f"it may be as much as {number(1 + above, 2)} times the best"
 
 
-def nobody_else(problem: Problem, scope: str) -> str:
+def nobody_else(problem: Problem, scope: Scope) -> str:
     """The subject of the claim: exactly the networks that it speaks of."""
     full = nouns(problem).network
     noun = full.removeprefix("two-layer ")
     gates = problem.program.operator.n_gates
-    if scope == "linear":
+    if scope == Scope.LINEAR:
         return f"No linear {full} {any_number(problem)}"
-    if scope == "all_arrangements":
+    if scope == Scope.ALL_ARRANGEMENTS:
         return f"No {full.replace(noun, f'ReLU {noun}')} {any_number(problem)}"
     if problem.activation == "relu":
         return f"No ReLU {noun} whose neurons keep to {_these(gates, 'activation pattern')}"
@@ -110,7 +112,7 @@ def meaning(problem: Problem, certificate: Certificate) -> list[str]:
     if has_tokens(problem) and problem.readout == "mean":
         there = "its tokens that are there" if problem.mask is not None else f"its {count(problem.X.shape[1], 'token')}"
         points.insert(1, f"What the network says of a sample is the mean of what it says of {there}.")
-    if certificate.bound == "probabilistic":
+    if certificate.bound == BoundKind.PROBABILISTIC:
         points.append("One step of the bound is probabilistic: it fails with a probability of at most 10⁻¹².")
     return points
 
@@ -135,9 +137,9 @@ def _summed_over(problem: Problem) -> str:
 def limits(problem: Problem, certificate: Certificate) -> list[str]:
     """What the certificate does not mean: its scope."""
     points = []
-    if certificate.scope == "linear":
+    if certificate.scope == Scope.LINEAR:
         points.append("It speaks of linear networks. Networks with gates or ReLUs can fit this data better.")
-    elif certificate.scope == "fixed_gates":
+    elif certificate.scope == Scope.FIXED_GATES:
         what = "activation patterns" if problem.activation == "relu" else "gates"
         points.append(
             f"It speaks of networks with these {what}. With other {what}, or more of them, a lower objective may be "
@@ -176,7 +178,7 @@ def inside(solution: Solution) -> str:
         gates = f"A gate says for every {noun.side} whether a {noun.neuron} is on. "
     if harder <= 0:
         return f"{gates}No gate pulls harder than β, so no {noun.neuron}, old or new, can lower the objective."
-    at_most = "" if certificate.bound == "exact" else "at most "
+    at_most = "" if certificate.bound == BoundKind.EXACT else "at most "
     how_much = f"{percent(harder)} harder than β" if harder < 1 else f"{number(1 + harder, 3)} times as hard as β"
     return (
         f"{gates}The strongest gate pulls {at_most}{how_much}; at an exact optimum none pulls harder. "

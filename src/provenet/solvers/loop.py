@@ -251,4 +251,4 @@ def _gap_at_zero(program: Program, zero: Point) -> Gap:
 
 def _zero(program: Program) -> Point:
     op = program.operator
-    return Point(torch.zeros(op.output_shape, dtype=op.dtype), 0.0, lambda: Factors.empty(op.p, op.q, op.dtype))
+    return Point(torch.zeros(op.output_shape, dtype=op.dtype), 0.0, lambda: Factors.empty(op.p, op.q, op.space))

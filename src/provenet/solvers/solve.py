@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from provenet import deadline
-from provenet.certificates import Certificate, certify
+from provenet.certificates import Certificate, network_certificate
 from provenet.gauges import ConeColumns, SignNorm
 from provenet.gauges.prox.mixed import signs
 from provenet.operators import ByOutput, Lifted
@@ -55,7 +55,7 @@ def solve(
         _check_positive(max_seconds, "max_seconds")
     if max_steps is not None and not (isinstance(max_steps, Integral) and max_steps >= 0):
         raise ValueError(f"max_steps: it must be a whole number from zero on, or None, got {max_steps!r}.")
-    scale = problem.value_scale
+    scale = problem.units.value
     tell = None if callback is None else lambda record: callback(_in_user_units(record, scale))
     # a hair below tol, so that the recomputed certificate, with its own rounding, still holds
     limits = Limits(0.9 * tol, max_steps, max_seconds)
@@ -88,12 +88,12 @@ def _proven(problem: Problem, done: Run, tol: float) -> Certificate:
         if done.status is Status.SOLVED:
             done.factors = tidied(program, done.factors, 0.9 * tol)
         done.factors = _feasible(program, done.factors)
-        return certify(problem, problem.network(done.factors), tol)
+        return network_certificate(problem, problem.network(done.factors), tol)
     except KeyboardInterrupt:
         done.status = Status.INTERRUPTED
         with deadline.within(0.0):
             done.factors = _feasible(program, done.factors)
-            return certify(problem, problem.network(done.factors), tol)
+            return network_certificate(problem, problem.network(done.factors), tol)
 
 
 def _check_start(program: Program, start: Factors) -> None:
@@ -153,7 +153,7 @@ def _run_lifted(
     operator: Lifted | ByOutput
     if isinstance(gauge, SignNorm):
         by_rows = gauge.by_rows(op.p, op.q)
-        operator = Lifted(op, signs(op.p if by_rows else op.q, op.dtype), by_rows)
+        operator = Lifted(op, signs(op.space, op.p if by_rows else op.q), by_rows)
         large = replace(program, operator=operator, gauge=gauge.lifted(op.p, op.q))
     elif isinstance(gauge, ConeColumns):
         operator = ByOutput(op)

@@ -8,6 +8,7 @@ from provenet.testing.blocks import check_block
 from provenet.testing.gauges import check_cone_gauge, check_gauge
 from provenet.testing.losses import check_loss
 from provenet.testing.operators import check_operator
+from provenet.testing.rows import check_rows
 from provenet.testing.solvers import check_solver
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "check_gauge",
     "check_loss",
     "check_operator",
+    "check_rows",
     "check_solver",
     "problem_bank",
 ]

@@ -8,14 +8,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
 
 from provenet.blocks import MLP
 from provenet.formulation import formulate
 from provenet.problem import Problem
+from provenet.proofs.independent import second_opinion
 from provenet.solvers import solve
 from provenet.testing.examples import Example, examples
-from provenet.verify import Verdict, verify
+from provenet.verify import Data, Verdict
 
 
 @dataclass(frozen=True)
@@ -36,41 +36,10 @@ class Case:
 
     def verify(self, network: Any) -> Verdict:
         """The independent checker on a network for this problem."""
-        return verify_network(self.problem, network, self.X, self.Y, self.sample_weight, self.mask)
+        return second_opinion(self.problem, network, Data(self.X, self.Y, self.sample_weight, self.mask))
 
     def __str__(self) -> str:
         return self.name
-
-
-def verify_network(
-    problem: Problem, network: Any, X: Any, Y: Any, sample_weight: Any = None, mask: Any = None
-) -> Verdict:
-    """The independent checker on a network for a problem, from the arrays it was posed with."""
-    settings = dict(problem.block.settings())
-    function = settings.pop("function", None)
-    if function is not None:
-        X = function(torch.as_tensor(X, dtype=torch.float64)).numpy()
-    group = getattr(network, "group", None)
-    return verify(
-        X,
-        Y,
-        network.first.detach().numpy(),
-        network.second.detach().numpy(),
-        None if network.gates is None else network.gates.numpy(),
-        block=problem.block.name,
-        loss=problem.loss.name,
-        beta=problem.beta,
-        sample_weight=sample_weight,
-        gate_vectors=None if problem.gate_vectors is None else problem.gate_vectors.numpy(),
-        delta=getattr(problem.loss, "delta", 1.0),
-        readout=problem.readout,
-        mask=mask,
-        group=None if group is None else group.numpy(),
-        gate_group=None if problem.gate_group is None or problem.gate_vectors is None else problem.gate_group.numpy(),
-        penalty=problem.penalty,
-        relu=network.relu,
-        **settings,
-    )
 
 
 def problem_bank() -> list[Case]:

@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from provenet.blocks import Block
-from provenet.certificates import certify
+from provenet.certificates import network_certificate
 from provenet.formulation import formulate
 from provenet.gauges import ProxGauge
 from provenet.problem import Problem
-from provenet.testing.bank import verify_network
+from provenet.proofs.independent import second_opinion
 from provenet.testing.close import assert_close, normal
 from provenet.variable import Factors, Stack, factorise
-from provenet.verify import Verdict
+from provenet.verify import Data, Verdict
 
 TOL = 1e-11
 
@@ -39,7 +39,7 @@ def check_block(
         assert_close(_outputs(problem, empty, samples), torch.zeros_like(Y), 0.0, "a network without neurons")
         _check_from_stack(problem, samples, generator)
         network = _check_from_network(problem, samples, generator)
-        _check_certificate(problem, network, samples, verify_network(problem, network, samples, Y, mask=mask))
+        _check_certificate(problem, network, samples, second_opinion(problem, network, Data(samples, Y, mask=mask)))
 
 
 def _check_from_stack(problem: Problem, samples: Tensor, generator: torch.Generator) -> None:
@@ -47,9 +47,9 @@ def _check_from_stack(problem: Problem, samples: Tensor, generator: torch.Genera
     op = problem.program.operator
     stack = normal(generator, *op.stack_shape)
     network: Any = problem.network(factorise(stack))
-    expected = op.forward(stack) * problem.output_unit
+    expected = op.forward(stack) * problem.units.y
     assert_close(_outputs(problem, network, samples), expected, TOL, "network(X) = A(Z)")
-    assert_close(network.penalty().detach(), _gauge(problem, stack) * problem.unit, TOL, "weight decay = gauge")
+    assert_close(network.penalty().detach(), _gauge(problem, stack) * problem.units.z, TOL, "weight decay = gauge")
     assert_close(problem.factors(network).stack(op.n_gates), stack, TOL, "network → factors")
     assert_close(
         _objective(problem, network, samples),
@@ -79,7 +79,7 @@ def _check_from_network(problem: Problem, samples: Tensor, generator: torch.Gene
 
 def _check_certificate(problem: Problem, network: Any, samples: Tensor, verdict: Verdict) -> None:
     """The objective, its lower bound and the polar, by the certificate and by the independent checker."""
-    found = certify(problem, network)
+    found = network_certificate(problem, network)
     size = abs(verdict.primal)
     objective = float(_objective(problem, network, samples))
     assert abs(objective - verdict.primal) <= TOL * size, f"the network's objective is {objective}, verify: {verdict}"
@@ -99,7 +99,7 @@ def _convex_objective(problem: Problem, stack: Stack) -> Tensor:
     """L(A(Z)) + β Σ_k γ(Z_k), in the user's units."""
     program = problem.program
     fit = program.loss.value(program.operator.forward(stack))
-    return (fit + program.beta * _gauge(problem, stack)) * problem.value_scale
+    return (fit + program.beta * _gauge(problem, stack)) * problem.units.value
 
 
 def _outputs(problem: Problem, network: Any, samples: Tensor) -> Tensor:

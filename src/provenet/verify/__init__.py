@@ -14,6 +14,7 @@ it.
 By weak duality no network with these gates has an objective below ``dual``, whatever Θ is.
 """
 
-from provenet.verify.check import Verdict, verify
+from provenet.verify.check import verify
+from provenet.verify.types import Data, Statement, Verdict, Weights
 
-__all__ = ["Verdict", "verify"]
+__all__ = ["Data", "Statement", "Verdict", "Weights", "verify"]

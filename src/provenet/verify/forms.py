@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import product
-from math import isqrt, prod
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -234,59 +232,3 @@ class Mixer(Rows):
             gated = X[:, :, f] * opened.reshape(n, s, d)[:, t, f, None]
             G[t, :, f] = gated.T @ theta[:, t]
         return G.reshape(s * s, -1)
-
-
-def make_form(block: str, shape: tuple[int, ...], settings: dict[str, Any]) -> Rows:
-    """The form of a block for samples of this shape (n, …)."""
-    dimensions = {"mlp": (2,), "cnn": (3, 4)}.get(block, (3,))
-    if block not in BLOCKS:
-        raise ValueError(f"block: {block!r} is unknown; choose one of {', '.join(map(repr, BLOCKS))}.")
-    if len(shape) not in dimensions or 0 in shape:
-        raise ValueError(
-            f"X: block {block!r} needs {' or '.join(map(str, dimensions))} dimensions, none empty, got shape {shape}."
-        )
-    if block == "mlp":
-        return MLP(settings["fit_intercept"])
-    if block == "cnn":
-        return _cnn(shape, settings)
-    if block == "poolformer":
-        return PoolFormer(_grid(settings["grid"], shape[1], square=True), settings["window"])
-    if block in ("fno", "bfno"):
-        return FNO(_grid(settings["grid"], shape[1], square=False))
-    if block == "attention":
-        if settings["scale"] not in (None, "sqrt_d"):
-            raise ValueError(f"scale: None or 'sqrt_d', got {settings['scale']!r}.")
-        return Attention(1.0 if settings["scale"] is None else shape[2] ** -0.5)
-    return {"fnet": FNet, "mixer": Mixer, "token_map": Rows}[block]()
-
-
-BLOCKS = ("mlp", "cnn", "attention", "mixer", "fno", "bfno", "poolformer", "fnet", "token_map")
-
-
-def _grid(grid: Any, s: int, square: bool) -> tuple[int, int]:
-    """(height, width); None is a square or a line."""
-    if grid is None:
-        grid = (isqrt(s), isqrt(s)) if square else (1, s)
-    if len(grid) != 2 or prod(grid) != s:
-        raise ValueError(f"grid: {s} tokens do not fill a grid {tuple(grid)}.")
-    return int(grid[0]), int(grid[1])
-
-
-def _cnn(shape: tuple[int, ...], settings: dict[str, Any]) -> CNN:
-    sides = len(shape) - 2
-
-    def each(name: str) -> tuple[int, ...]:
-        value = settings[name]
-        return (int(value),) * sides if np.ndim(value) == 0 else tuple(int(v) for v in value)
-
-    kernel, stride, padding, dilation = (each(name) for name in ("kernel", "stride", "padding", "dilation"))
-    padded = tuple(a + 2 * pad for a, pad in zip(shape[2:], padding, strict=True))
-    places = positions(padded, kernel, stride, dilation)
-    if min(places) < 1:
-        raise ValueError(f"kernel: {kernel} does not fit into an image {shape[2:]} padded by {padding}.")
-    if np.ndim(settings["pool"]) == 2:
-        pool = np.asarray(settings["pool"], dtype=np.float64)
-        if pool.shape[1] != prod(places):
-            raise ValueError(f"pool: a matrix (a, {prod(places)}) is needed, got {pool.shape}.")
-        return CNN(kernel, stride, padding, dilation, pool)
-    return CNN(kernel, stride, padding, dilation, cell_means(each("pool"), places))

@@ -24,7 +24,8 @@ class ConeColumns(RegionGauge[R_co]):
 
     def apart(self, outputs: int) -> ConeNuclear:
         """The gauge of columns (outputs·P, p, 1), those of one output following one another."""
-        return ConeNuclear(self.region.restrict(torch.arange(len(self.region.signs)).repeat(outputs)))
+        every = self.region.space.arange(len(self.region.signs))
+        return ConeNuclear(self.region.restrict(every.repeat(outputs)))
 
     def penalty(self, factors: Factors) -> Tensor:
         return 0.5 * (norms(factors.left, 2).square().sum() + norms(factors.right, 1).square().sum())

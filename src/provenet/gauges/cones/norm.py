@@ -39,7 +39,7 @@ class ConeNorm(ProxGauge):
     def values(self, stack: Stack) -> Tensor:
         z = stack[:, :, 0]
         norm = torch.linalg.vector_norm(z, dim=1)
-        worst = self.region.slack(z, torch.arange(len(z))).amin(1)
+        worst = self.region.slack(z, torch.arange(len(z), device=z.device)).amin(1)
         return torch.where(worst >= -_OUTSIDE * norm, norm, torch.inf)
 
     def prox(self, stack: Stack, step: float) -> tuple[Stack, Tensor]:

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from provenet.cones import Table, cone_pca
 from provenet.cones.values import factorised, split
-from provenet.gauges.base import Bounds, ConeGauge, R_co
+from provenet.gauges.base import BoundKind, Bounds, ConeGauge, R_co
 from provenet.gauges.prox.nuclear import NuclearNorm
+from provenet.space import Space
 from provenet.variable import Factors, Stack, factorise
 from provenet.vectors import unit
 
@@ -32,9 +33,9 @@ class ConeNuclear(ConeGauge[R_co]):
     def bounds(self, stack: Stack) -> Bounds:
         """lower ≤ ‖Z_k‖_{*,K} ≤ upper: neurons above, the polar below, or without a table the nuclear norm."""
         lower, factors = self._factorised(stack)
-        sizes = torch.linalg.vector_norm(factors.left, dim=1) * torch.linalg.vector_norm(factors.right, dim=1)
-        upper = torch.zeros_like(lower).index_add_(0, factors.gate, sizes)
-        return Bounds(torch.minimum(lower, upper), upper, "exact" if stack.shape[2] == 1 else "deterministic")
+        upper = torch.zeros_like(lower).index_add_(0, factors.gate, factors.sizes())
+        kind = BoundKind.EXACT if stack.shape[2] == 1 else BoundKind.DETERMINISTIC
+        return Bounds(torch.minimum(lower, upper), upper, kind)
 
     def factorise(self, stack: Stack) -> Factors:
         """Neurons in their cones that add up to the stack, of the penalty ``bounds(stack).upper``."""
@@ -42,8 +43,8 @@ class ConeNuclear(ConeGauge[R_co]):
 
     def _factorised(self, stack: Stack) -> tuple[Tensor, Factors]:
         lower = NuclearNorm().values(stack)
-        parts = [Factors.empty(stack.shape[1], stack.shape[2], stack.dtype)]
-        alone = torch.ones(len(stack), dtype=torch.bool)
+        parts = [Factors.empty(stack.shape[1], stack.shape[2], Space.of(stack))]
+        alone = Space.of(stack).ones(len(stack), dtype=torch.bool)
         for gates, table in self.region.tables:
             below, neurons = (
                 _with_one_output(table, stack[gates]) if stack.shape[2] == 1 else _each(table, stack[gates])
@@ -68,7 +69,7 @@ class ConeNuclear(ConeGauge[R_co]):
         """``each``: down to ``enough``, whatever the largest is."""
         rough = NuclearNorm().polar(stack).upper
         lower, upper = torch.zeros_like(rough), rough.clone()
-        kind = "deterministic"
+        kind = BoundKind.DETERMINISTIC
         for gates, table in self.region.tables:
             found = (_ordered if table.exact(stack.shape[2]) else _together)(
                 table, stack[gates], rough[gates], enough if each else max(enough, float(lower.max())), each, against
@@ -88,7 +89,7 @@ def _ordered(table: Table, stack: Stack, rough: Tensor, enough: float, each: boo
         _ = table.faces  # kept for the next time
     lower, upper = torch.zeros_like(rough), rough.clone()
     order = torch.argsort(rough, descending=True)
-    kind, largest = "exact", enough
+    kind, largest = BoundKind.EXACT, enough
     for gates in order.split(_chunks(len(order))):
         if float(rough[gates[0]]) <= largest:
             break
@@ -96,7 +97,7 @@ def _ordered(table: Table, stack: Stack, rough: Tensor, enough: float, each: boo
         lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough[gates])
         largest = max(largest, float(found.lower.max()))
         if not bool((found.exact | (upper[gates] <= largest)).all()):
-            kind = "deterministic"
+            kind = BoundKind.DETERMINISTIC
     return Bounds(lower, upper, kind)
 
 
@@ -105,16 +106,17 @@ def _together(table: Table, stack: Stack, rough: Tensor, enough: float, each: bo
     gates = torch.nonzero(rough > enough).flatten()
     lower, upper = torch.zeros_like(rough), rough.clone()
     if gates.numel() == 0:
-        return Bounds(lower, upper, "deterministic")
+        return Bounds(lower, upper, BoundKind.DETERMINISTIC)
     some = table.restrict(gates)
     found = cone_pca(some, stack[gates], enough, tolerance=_TOLERANCE, largest_only=True, against=against)
     lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough[gates])
     return Bounds(lower, upper, _kind(lower, upper))
 
 
-def _kind(lower: Tensor, upper: Tensor) -> str:
+def _kind(lower: Tensor, upper: Tensor) -> BoundKind:
     """Of the largest."""
-    return "exact" if float(upper.max()) <= float(lower.max()) * (1 + 10 * _TOLERANCE) else "deterministic"
+    exact = float(upper.max()) <= float(lower.max()) * (1 + 10 * _TOLERANCE)
+    return BoundKind.EXACT if exact else BoundKind.DETERMINISTIC
 
 
 def _chunks(count: int) -> list[int]:
@@ -127,13 +129,14 @@ def _chunks(count: int) -> list[int]:
 
 def _with_one_output(table: Table, stack: Stack) -> tuple[Tensor, Factors]:
     lower, _, a, b = split(table, stack[:, :, 0])
-    return lower, _signed(a, b, stack.new_ones(len(stack), 1), torch.arange(len(stack)))
+    return lower, _signed(a, b, stack.new_ones(len(stack), 1), Space.of(stack).arange(len(stack)))
 
 
 def _each(table: Table, stack: Stack) -> tuple[Tensor, Factors]:
-    found = [factorised(table.restrict(torch.tensor([k])), Z) for k, Z in enumerate(stack)]
-    parts = [Factors(one.u, one.v, torch.full((len(one.u),), k)) for k, one in enumerate(found)]
-    return torch.tensor([one.lower for one in found], dtype=stack.dtype), Factors.join(*parts)
+    every = Space.of(stack).arange(len(stack))
+    found = [factorised(table.restrict(k[None]), stack[k]) for k in every]
+    parts = [Factors(one.u, one.v, k.expand(len(one.u))) for k, one in zip(every, found, strict=True)]
+    return stack.new_tensor([one.lower for one in found]), Factors.join(*parts)
 
 
 def _signed(a: Tensor, b: Tensor, right: Tensor, gate: Tensor) -> Factors:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from provenet.cones import Table
-from provenet.gauges.base import Bounds
+from provenet.gauges.base import BoundKind, Bounds
 from provenet.gauges.cones.nuclear import ConeNuclear
 from provenet.gauges.prox.nuclear import NuclearNorm
 from provenet.variable import Stack
@@ -36,8 +36,8 @@ class SpikeFree(ConeNuclear[Table]):
         rows = self.region.rows
         upper = _projected(rows, stack) if stack.shape[2] == 1 else NuclearNorm().polar(stack).upper
         lower = torch.stack([_search(rows, G)[0] for G in stack])
-        kind = "exact" if bool((lower >= upper * (1 - _EXACT)).all()) else "deterministic"
-        if kind != "exact" and len(rows) <= _SMALL:
+        kind = BoundKind.EXACT if bool((lower >= upper * (1 - _EXACT)).all()) else BoundKind.DETERMINISTIC
+        if kind != BoundKind.EXACT and len(rows) <= _SMALL:
             general = super().polar(stack)
             lower, upper = torch.maximum(lower, general.lower), torch.minimum(upper, general.upper)
             kind = general.kind

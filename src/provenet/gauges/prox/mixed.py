@@ -21,6 +21,7 @@ from torch import Tensor
 
 from provenet.gauges.base import Bounds, Gauge, ProxGauge
 from provenet.gauges.prox.nuclear import NuclearNorm
+from provenet.space import Space
 from provenet.variable import Factors, Stack
 
 Penalty = tuple[float, float]
@@ -137,7 +138,7 @@ class LineNorm(Mixed, ProxGauge):
         root = norms(lines[gate, which], self._inner).sqrt()[:, None]
         along = lines[gate, which] / root
         corner = lines.new_zeros(len(gate), lines.shape[1])
-        corner[torch.arange(len(gate)), which] = root[:, 0]
+        corner.scatter_(1, which[:, None], root)
         return Factors(corner, along, gate) if self._by_rows else Factors(along, corner, gate)
 
 
@@ -160,7 +161,7 @@ class SignNorm(Mixed):
         by_rows = self.by_rows(*stack.shape[1:])
         lines = stack if by_rows else stack.mT
         inner = self.second if by_rows else self.first
-        corners = signs(lines.shape[1], lines.dtype)
+        corners = signs(Space.of(lines), lines.shape[1])
         # one at a time: the table of sums is 2^(size − 1) times as long as a line
         each = [norms(corners @ G, dual(inner)).amax() for G in lines]
         value = torch.stack(each) if each else lines.new_zeros(0)
@@ -182,10 +183,10 @@ def dual(norm: float) -> float:
     return {1.0: math.inf, 2.0: 2.0, math.inf: 1.0}[float(norm)]
 
 
-def signs(size: int, dtype: torch.dtype) -> Tensor:
+def signs(space: Space, size: int) -> Tensor:
     """All vectors of ±1 with a leading 1, (2^(size − 1), size): of u and −u one is enough."""
-    bits = torch.arange(2 ** (size - 1))[:, None] >> torch.arange(size - 1)
-    return torch.cat([torch.ones(len(bits), 1, dtype=dtype), 1 - 2 * (bits & 1).to(dtype)], dim=1)
+    bits = space.arange(2 ** (size - 1))[:, None] >> space.arange(size - 1)
+    return torch.cat([space.ones(len(bits), 1), 1 - 2 * (bits & 1).to(space.dtype)], dim=1)
 
 
 def _prox_one(lines: Tensor, step: float) -> Tensor:
@@ -200,7 +201,7 @@ def _prox_two(lines: Tensor, step: float) -> Tensor:
 def _prox_infinity(lines: Tensor, step: float) -> Tensor:
     """Entries are cut at the level above which there is ``step`` in sum: the largest (Σ of the k largest − step)/k."""
     falling = lines.abs().sort(dim=-1, descending=True).values
-    counts = torch.arange(1, lines.shape[-1] + 1, dtype=lines.dtype)
+    counts = torch.arange(1, lines.shape[-1] + 1, dtype=lines.dtype, device=lines.device)
     level = ((falling.cumsum(-1) - step) / counts).amax(-1, keepdim=True).clamp_min(0)
     return torch.maximum(torch.minimum(lines, level), -level)
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from provenet.space import Placed, Space
 from provenet.variable import Factors, Stack
 
 
@@ -19,7 +20,7 @@ class GatedRows(NamedTuple):
     pattern: Tensor
 
 
-class Operator(ABC):
+class Operator(Placed, ABC):
     """``A(Z) = Σ_k A_k(Z_k)``, a linear map from stacks (P, p, q) to predictions (n, …, c).
 
     Sizes: ``n_gates`` P, ``p``, ``q``, ``output_shape`` (n, …, c).
@@ -29,9 +30,13 @@ class Operator(ABC):
     p: int
     q: int
     output_shape: tuple[int, ...]
-    dtype: torch.dtype
+    space: Space
     has_kernel: bool = False
     narrows: bool = False
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.space.dtype
 
     @abstractmethod
     def forward(self, stack: Stack) -> Tensor:
@@ -55,24 +60,32 @@ class Operator(ABC):
         the closed form ask for them."""
         return None
 
-    def columns(self, left: Tensor, gate: Tensor) -> Tensor:
-        """A_k(u_j e_bᵀ) for first layers u (N, p) and unit vectors e_b, (N, q, n, …, c): ∂Ŷ by every second layer."""
-        columns = torch.empty(len(left), self.q, *self.output_shape, dtype=self.dtype)
-        rights = torch.eye(self.q, dtype=self.dtype)
-        for j in range(len(left)):
-            for b in range(self.q):
-                columns[j, b] = self.forward_factors(Factors(left[j : j + 1], rights[b : b + 1], gate[j : j + 1]))
-        return columns
-
     def jacobian(self, factors: Factors) -> Tensor:
         """∂Ŷ by every weight of every neuron, (N, p + q, n, …, c): A_k(e_a v_jᵀ) and A_k(u_j e_bᵀ)."""
-        by_left = torch.empty(factors.n_neurons, self.p, *self.output_shape, dtype=self.dtype)
-        lefts = torch.eye(self.p, dtype=self.dtype)
-        for j in range(factors.n_neurons):
-            v, gate = factors.right[j : j + 1], factors.gate[j : j + 1]
+        columns = self.space.zeros(factors.n_neurons, self.p + self.q, *self.output_shape)
+        self._fill_first(factors.right, factors.gate, columns[:, : self.p])
+        self._fill_second(factors.left, factors.gate, columns[:, self.p :])
+        return columns
+
+    def second_layer_columns(self, left: Tensor, gate: Tensor) -> Tensor:
+        """∂Ŷ by every weight of the second layers, A_k(u_j e_bᵀ), (N, q, n, …, c), for first layers (N, p)."""
+        columns = self.space.zeros(len(left), self.q, *self.output_shape)
+        self._fill_second(left, gate, columns)
+        return columns
+
+    def _fill_first(self, right: Tensor, gate: Tensor, columns: Tensor) -> None:
+        """A_k(e_a v_jᵀ) into zeros (N, p, n, …, c)."""
+        units = self.space.eye(self.p)
+        for j, column in enumerate(columns):
             for a in range(self.p):
-                by_left[j, a] = self.forward_factors(Factors(lefts[a : a + 1], v, gate))
-        return torch.cat([by_left, self.columns(factors.left, factors.gate)], dim=1)
+                column[a] = self.forward_factors(Factors(units[a : a + 1], right[j : j + 1], gate[j : j + 1]))
+
+    def _fill_second(self, left: Tensor, gate: Tensor, columns: Tensor) -> None:
+        """A_k(u_j e_bᵀ) into zeros (N, q, n, …, c)."""
+        units = self.space.eye(self.q)
+        for j, column in enumerate(columns):
+            for b in range(self.q):
+                column[b] = self.forward_factors(Factors(left[j : j + 1], units[b : b + 1], gate[j : j + 1]))
 
     @abstractmethod
     def norm_upper(self) -> float:
@@ -85,10 +98,6 @@ class Operator(ABC):
     @abstractmethod
     def restrict(self, gates: Tensor) -> Operator:
         """The same operator with these gates only."""
-
-    @abstractmethod
-    def to(self, dtype: torch.dtype) -> Operator:
-        """The same operator in another precision."""
 
     def kernel(self) -> Tensor:
         """AA* (rows, rows), shared by all output columns, where one exists (``has_kernel``); freshly allocated."""
@@ -127,4 +136,4 @@ class Operator(ABC):
         raise ValueError(f"{type(self).__name__} cannot be narrowed to some directions.")
 
     def new_stack(self) -> Stack:
-        return torch.zeros(self.stack_shape, dtype=self.dtype)
+        return self.space.zeros(*self.stack_shape)

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet.variable import ByGate
-
-_TILE_BYTES = 2 * 2**20  # features are read in tiles that stay in the cache
 
 
 class Lanes:
@@ -35,9 +34,7 @@ class Lanes:
     def tiles(self) -> Iterator[tuple[slice, Tensor]]:
         """Some rows, and their features by lane (K·a, b, p)."""
         n, P, a, p = self.features.shape
-        size = max(1, _TILE_BYTES // (len(self.names) * a * p * self.features.element_size()))
-        for i in range(0, n, size):
-            rows = slice(i, min(i + size, n))
+        for rows in batches.slices(n, len(self.names) * a * p, batches.CACHE, self.features.element_size()):
             some = self.features[rows] if len(self.names) == P else self.features[rows][:, self.names]
             yield rows, some.flatten(1, 2).transpose(0, 1)
 
@@ -46,7 +43,7 @@ def forward(features: Tensor, gate: Tensor, left: Tensor, right: Tensor) -> Tens
     """Σ_j F_{k(j)} u_j v_j, (n, c), for left (N, p) and right (N, a, c)."""
     lanes = Lanes(features, gate)
     first, second = lanes.spread(left.unsqueeze(1)), lanes.spread(right).flatten(0, 1)
-    out = torch.empty(len(features), second.shape[1], dtype=features.dtype)
+    out = features.new_empty(len(features), second.shape[1])
     for rows, some in lanes.tiles():
         hidden = torch.bmm(first, some.transpose(1, 2)).flatten(0, 1)  # (K·a·w, b)
         torch.mm(hidden.T, second, out=out[rows])

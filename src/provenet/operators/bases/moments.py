@@ -20,21 +20,21 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from provenet.operators.bases.batched import BatchedOperator
+from provenet import batches
+from provenet.operators.bases.batched import NeuronsByBatch
 from provenet.variable import Stack
 
-_KEEP_NUMBERS = 2**26  # moments up to half a GiB in float64 are kept
-_TILE_NUMBERS = 2**19  # moments of some samples and gates that are made at a time, and read while in the cache
-_TILE_SAMPLES = 32  # as many samples as that, or all gates of fewer
-_BLOCK_NUMBERS = 2**24  # moments of one side of a block of the kernel
+_TILE_SAMPLES = 32  # samples whose moments are made at a time, at most: rather fewer of them, and all gates
 _KERNEL_WORK = 3e11  # multiply-adds for which a kernel is worth having
 
 
-class MomentOperator(BatchedOperator):
+class MomentOperator(NeuronsByBatch):
     """``width``: g, the entries of a query; a row of moments has ``row_numbers`` entries for every gate."""
 
     width: int
     row_numbers: int
+    remembered = ("_last",)
+    _last: tuple[Tensor, Stack] | None = None
 
     def __init__(
         self,
@@ -51,12 +51,10 @@ class MomentOperator(BatchedOperator):
         self.p, self.q = self.d**2, self.d * outputs
         self.mean, self.divisor = readout == "mean", divisor
         self.output_shape = (self.n, outputs) if self.mean else (self.n, self.s, outputs)
-        self.count = (torch.full((self.n,), self.s) if mask is None else mask.sum(1)).to(torch.float64)
-        self.high, self.low = torch.triu_indices(self.d, self.d).unbind()  # the pairs b ≤ e
-        self._moments: Tensor | None = None
-        self._last: tuple[Tensor, Stack] | None = None
+        self.count = self.space.full((self.n,), self.s) if mask is None else self.space.move(mask.sum(1).double())
+        self.high, self.low = torch.triu_indices(self.d, self.d, device=X.device).unbind()  # the pairs b ≤ e
+        self._unequal = torch.nonzero(self.high != self.low).flatten()
         self._size()
-        self.has_kernel = self._kernel_pays()
 
     @abstractmethod
     def _size(self) -> None:
@@ -82,8 +80,8 @@ class MomentOperator(BatchedOperator):
     @cached_property
     def pair(self) -> Tensor:
         """Where (b, e) is among the pairs, (d²,)."""
-        where = torch.empty(self.d, self.d, dtype=torch.long)
-        where[self.high, self.low] = where[self.low, self.high] = torch.arange(self.pairs)
+        where = self.space.empty(self.d, self.d, dtype=torch.long)
+        where[self.high, self.low] = where[self.low, self.high] = self.space.arange(self.pairs)
         return where.flatten()
 
     def share(self, rows: slice) -> Tensor:
@@ -100,25 +98,30 @@ class MomentOperator(BatchedOperator):
     def _moment_numbers(self) -> int:
         return self.n_gates * self.row_numbers * self.rows_each
 
-    @property
+    @cached_property
     def kept(self) -> Tensor | None:
         """The moments of all samples, (rows, P·row_numbers), where they fit."""
-        if self._moments is None and self.fits(self._moment_numbers):
-            everything = slice(0, self.n_gates)
-            numbers = self.n_gates * self.row_numbers
-            self._moments = self._collected(lambda rows: self.moments(rows)(everything), self.rows_each, numbers)
-        return self._moments
+        if not self.fits(self._moment_numbers):
+            return None
+        everything = slice(0, self.n_gates)
+        numbers = self.n_gates * self.row_numbers
+        return self._collected(lambda rows: self.moments(rows)(everything), self.rows_each, numbers)
+
+    @property
+    def held_bytes(self) -> int:
+        moments = self.n * self._moment_numbers if self.fits(self._moment_numbers) else 0
+        return super().held_bytes + moments * self.dtype.itemsize
 
     def _collected(self, make: Callable[[slice], Tensor], rows_each: int, *shape: int) -> Tensor:
         """What ``make`` says of every batch, (n·rows_each, *shape)."""
-        out = torch.empty(self.n * rows_each, *shape, dtype=self.dtype)
+        out = self.space.empty(self.n * rows_each, *shape)
         for rows in self.batches(self.stack_numbers()):
             out[rows.start * rows_each : rows.stop * rows_each] = make(rows)
         return out
 
     def fits(self, numbers: int) -> bool:
         """Whether so many ``numbers`` a sample may be kept."""
-        return self.n * numbers <= _KEEP_NUMBERS
+        return 8 * self.n * numbers <= batches.KEPT
 
     def _rows(self, rows: slice) -> Tensor:
         """The moments of some samples behind all gates, (rows, P·row_numbers)."""
@@ -134,10 +137,8 @@ class MomentOperator(BatchedOperator):
                 yield rows, slice(0, self.n_gates * self.row_numbers), self._rows(rows)
             return
         each = self.row_numbers * self.rows_each
-        gates = max(1, min(self.n_gates, _TILE_NUMBERS // (_TILE_SAMPLES * each)))
-        size = max(1, _TILE_NUMBERS // (gates * each))
-        for i in range(0, self.n, size):
-            rows = slice(i, min(i + size, self.n))
+        gates = min(self.n_gates, batches.count(_TILE_SAMPLES * each, batches.TILE))
+        for rows in batches.slices(self.n, gates * each, batches.TILE):
             made = self.moments(rows)  # what gates share is made once
             for k in range(0, self.n_gates, gates):
                 some = slice(k, min(k + gates, self.n_gates))
@@ -148,8 +149,8 @@ class MomentOperator(BatchedOperator):
         P, d, c = len(stack), self.d, self.outputs
         cube = stack.reshape(P, d, d * d, c)
         both = cube[:, :, self.high * d + self.low]
-        off = torch.nonzero(self.high != self.low).flatten()
-        both = both.index_add(2, off, cube[:, :, (self.low * d + self.high)[off]])
+        turned = cube[:, :, (self.low * d + self.high)[self._unequal]]
+        both = both.index_add(2, self._unequal, turned)
         return (both if self.width == 1 else both.transpose(1, 2)).reshape(-1, self.width * c)
 
     def _unpacked(self, packed: Tensor) -> Stack:
@@ -171,14 +172,12 @@ class MomentOperator(BatchedOperator):
         read = product if queries is None else queries @ product
         return read.view(-1, *self.output_shape[1:])
 
-    def stack_outputs(self, rows: slice, stack: Stack) -> Tensor:
-        return self._read(rows, self._rows(rows) @ self._packed(stack))
-
     def stack_numbers(self) -> int:
+        """Numbers a sample needs for its moments."""
         return self._moment_numbers + self.s * (self.pairs + self.d)
 
     def forward(self, stack: Stack) -> Tensor:
-        out = torch.zeros(self.output_shape, dtype=self.dtype)
+        out = self.space.zeros(*self.output_shape)
         packed = self._packed(stack)
         for rows, columns, moments in self._tiles():
             out[rows] += self._read(rows, moments @ packed[columns])
@@ -194,7 +193,7 @@ class MomentOperator(BatchedOperator):
         return self._last[1].clone()
 
     def _slope(self, residual: Tensor) -> Stack:
-        packed = torch.zeros(self.width * self.outputs, self.n_gates * self.row_numbers, dtype=self.dtype)
+        packed = self.space.zeros(self.width * self.outputs, self.n_gates * self.row_numbers)
         for rows, columns, moments in self._tiles():
             queries, part = self.queries(rows), residual[rows]
             if queries is not None:
@@ -204,23 +203,26 @@ class MomentOperator(BatchedOperator):
 
     # the kernel
 
-    def _kernel_pays(self) -> bool:
+    @property
+    def has_kernel(self) -> bool:  # type: ignore[override]
+        """Where it is worth having."""
         rows = float(self.n * self.rows_each)
         return rows * rows * self.n_gates * self.row_numbers <= _KERNEL_WORK
 
     def kernel(self) -> Tensor:
         """⟨M, M'⟩ of any two rows, times the products of their queries."""
         rows = self.n * self.rows_each
-        total = torch.zeros(rows, rows, dtype=self.dtype)
-        for gate in torch.arange(self.n_gates).split(self.n_gates if self.kept is not None else 1):
+        total = self.space.zeros(rows, rows)
+        for gate in self.space.arange(self.n_gates).split(self.n_gates if self.kept is not None else 1):
             self.restrict(gate)._add_products(total)
         return self._times_queries(total)
 
     def _add_products(self, total: Tensor) -> None:
         """total += ⟨M, M'⟩ over all (b, e): pairs b < e count twice; in blocks of samples."""
         twice = torch.where(self.high == self.low, 1.0, 2.0).to(self.dtype).repeat(self.row_numbers // self.pairs)
-        size = self.n if self.kept is not None else max(1, _BLOCK_NUMBERS // self._moment_numbers)
-        blocks = [slice(i, min(i + size, self.n)) for i in range(0, self.n, size)]
+        blocks = [slice(0, self.n)]
+        if self.kept is None:
+            blocks = batches.slices(self.n, self._moment_numbers, batches.BLOCK)
         each = self.rows_each
         for i, left in enumerate(blocks):
             here = slice(left.start * each, left.stop * each)
@@ -248,9 +250,8 @@ class MomentOperator(BatchedOperator):
     @cached_property
     def _sizes(self) -> Tensor:
         """mean_t ‖x_t‖ · ‖X‖²  for the mean, ‖X‖³ for tokens, (n,): ‖Q‖‖M‖ of entries' absolute values is no larger."""
-        lengths = torch.cat(
-            [torch.linalg.vector_norm(x.to(torch.float64), dim=2) / self._scale for x in self._source.split(256)]
-        )
+        parts = (self._source[rows].to(torch.float64) for rows in self.batches(self.s * self.d))
+        lengths = torch.cat([torch.linalg.vector_norm(x, dim=2) / self._scale for x in parts])
         total = torch.linalg.vector_norm(lengths, dim=1)
         query = lengths.sum(1) / self.count if self.mean else total
         return query * total.square() / self.divisor
@@ -265,17 +266,7 @@ class MomentOperator(BatchedOperator):
         return 3 * self.s + 20 + self.n * self.rows_each
 
     def restrict(self, gates: Tensor) -> Self:
-        other = super().restrict(gates)
-        other._last = None
-        if self.patterns is not None and self._moments is not None:
-            by_gate = self._moments.view(-1, self.n_gates, self.row_numbers)
-            other._moments = by_gate[:, gates].flatten(1)
-        other.has_kernel = other._kernel_pays()
-        return other
-
-    def to(self, dtype: torch.dtype) -> Self:
-        other = super().to(dtype)
-        if other is not self:
-            other._last = None
-            other._moments = None  # made anew: rounded ones would not do in a higher precision
+        other, kept = super().restrict(gates), self.made("kept")
+        if other is not self and kept is not None:
+            other.kept = kept.view(-1, self.n_gates, self.row_numbers)[:, gates].flatten(1)
         return other

@@ -12,14 +12,14 @@ Heads go through their s × s attention matrices, or, if linear, through the tok
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 import torch
 from torch import Tensor
-from typing_extensions import Self
 
 from provenet.operators.bases.base import Operator
+from provenet.operators.bases.features import narrowed
 from provenet.operators.bases.moments import MomentOperator
-from provenet.operators.bases.pooled import narrowed
 from provenet.variable import Factors
 
 
@@ -46,19 +46,17 @@ def attention_operator(
 class LinearAttention(MomentOperator):
     """out_i = Q_i Σ_j W₁ⱼ (X_iᵀX_i) W₂ⱼ, Q_i = X_i or its mean token (AT eq. 13)."""
 
-    _gram: Tensor | None = None
-    _means: Tensor | None = None
-
     def _size(self) -> None:
         self.width, self.row_numbers = self.d, self.pairs
 
     def queries(self, rows: slice) -> Tensor:
-        if not self.mean:
-            return self.batch(rows) / self.divisor
-        if self._means is None:
-            sums = self._collected(lambda some: self.batch(some).sum(1, keepdim=True), 1, 1, self.d)
-            self._means = sums * self.share(slice(0, self.n))[:, None, None]
-        return self._means[rows]
+        return self._means[rows] if self.mean else self.batch(rows) / self.divisor
+
+    @cached_property
+    def _means(self) -> Tensor:
+        """The mean tokens, (n, 1, d)."""
+        sums = self._collected(lambda rows: self.batch(rows).sum(1, keepdim=True), 1, 1, self.d)
+        return sums * self.share(slice(0, self.n))[:, None, None]
 
     def stack_numbers(self) -> int:
         return self._moment_numbers + (self.s + self.d) * self.d + self.width * self.outputs  # tokens, their Gram
@@ -68,10 +66,18 @@ class LinearAttention(MomentOperator):
 
     def gram(self, rows: slice) -> Tensor:
         """XᵀX, (b, d, d)."""
-        if self._gram is not None:
-            return self._gram[rows]
+        kept = self.made("_gram")
+        return self._made_gram(rows) if kept is None else kept[rows]
+
+    def _made_gram(self, rows: slice) -> Tensor:
         x = self.batch(rows)
         return x.transpose(1, 2) @ x
+
+    @cached_property
+    def _gram(self) -> Tensor | None:
+        """Of all samples, where it fits and is no longer than they are."""
+        d = self.d
+        return self._collected(self._made_gram, 1, d, d) if d <= 2 * self.s and self.fits(d * d) else None
 
     def factor_outputs(self, rows: slice, factors: Factors) -> Tensor:
         """From the side with fewer vectors: the queries, or the columns of W₂."""
@@ -90,18 +96,10 @@ class LinearAttention(MomentOperator):
     def _times_gram(self, rows: slice, vectors: Tensor) -> Tensor:
         """vectors · XᵀX, (b, k, d), through the Gram matrix or the tokens, whichever is less work."""
         k, s, d = vectors.shape[1], self.s, self.d
-        if self._gram is None and d <= 2 * s and self.fits(d * d):
-            self._gram = self._collected(self.gram, 1, d, d)
         if self._gram is not None or (k + s) * d <= 2 * k * s:
             return vectors @ self.gram(rows)
         x = self.batch(rows)
         return (vectors @ x.transpose(1, 2)) @ x
-
-    def to(self, dtype: torch.dtype) -> Self:
-        other = super().to(dtype)
-        if other is not self:
-            other._gram = other._means = None
-        return other
 
     def neuron_numbers(self) -> int:
         return 2 * self.d * (1 if self.mean else min(self.s, self.outputs))

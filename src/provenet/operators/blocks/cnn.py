@@ -5,7 +5,6 @@ A(Z)_i = Σ_k Σ_a F_k[i, a] Z_k[:, (·, a)],  F_k[i, a] = Σ_t P[a, t] D_k[i, t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cached_property
 from math import prod
 from typing import NamedTuple
@@ -13,12 +12,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
-from typing_extensions import Self
 
+from provenet import batches
 from provenet.operators.bases.pooled import PooledOperator
 from provenet.variable import Factors
-
-_PATCH_NUMBERS = 2**17  # patches at a time: they are read while they are still in the cache
 
 
 class Windows(NamedTuple):
@@ -48,11 +45,10 @@ class CNNOperator(PooledOperator):
         windows: Windows,
         pooling: Tensor,
         scale: float = 1.0,
-        dtype: torch.dtype = torch.float64,
     ):
         self.channels, self.windows, self.K = X.shape[1], windows, prod(windows.positions)
-        self.pooling = pooling.to(dtype)
-        super().__init__(X, patterns, scale, dtype)
+        super().__init__(X, patterns, scale)
+        self.pooling = self.space.move(pooling)
         self.p, self.cells, self.outputs = self.channels * prod(windows.kernel), len(pooling), outputs
         self.q = outputs * self.cells
         self.output_shape = (self.n, outputs)
@@ -77,12 +73,11 @@ class CNNOperator(PooledOperator):
     def _channels_last(self, weights: Tensor) -> Tensor:
         return weights.unflatten(-1, (self.channels, -1)).transpose(-1, -2).flatten(-2)
 
-    def _patch_batches(self, rows: slice) -> Iterator[slice]:
-        size = max(1, _PATCH_NUMBERS // (self.K * self.p))
-        return (slice(i, min(i + size, rows.stop)) for i in range(rows.start, rows.stop, size))
+    def _patch_batches(self, rows: slice) -> list[slice]:
+        return batches.slices(rows.stop, self.K * self.p, batches.CORE, start=rows.start)
 
     def features(self, rows: slice) -> Tensor:
-        out = torch.empty(rows.stop - rows.start, self.n_gates, self.cells, self.p, dtype=self.dtype)
+        out = self.space.empty(rows.stop - rows.start, self.n_gates, self.cells, self.p)
         for some in self._patch_batches(rows):
             pooled = self._weights(some) @ self.patches(some)  # (b or 1, P·a, K) by (b, K, p)
             at = slice(some.start - rows.start, some.stop - rows.start)
@@ -106,16 +101,16 @@ class CNNOperator(PooledOperator):
     def neuron_numbers(self) -> int:
         return 2 * self.K
 
-    def _numbers(self, factors: Factors) -> int:
-        return super()._numbers(factors) + self.K * self.p
+    def numbers(self, factors: Factors) -> int:
+        return super().numbers(factors) + self.K * self.p
 
     def sample_sizes(self) -> Tensor:
-        return self._sizes.to(self.dtype)
+        return self._sizes
 
     @cached_property
     def _sizes(self) -> Tensor:
         """‖|P| |Φ_i|‖_F: no gate makes features larger."""
-        sizes = torch.empty(self.n, dtype=self.dtype)
+        sizes = self.space.empty(self.n)
         for rows in self._patch_batches(slice(0, self.n)):
             sizes[rows] = torch.linalg.vector_norm(self.pooling.abs() @ self.patches(rows).abs(), dim=(1, 2))
         return sizes
@@ -123,9 +118,3 @@ class CNNOperator(PooledOperator):
     @property
     def depth(self) -> int:
         return self.K + self.cells + 10
-
-    def to(self, dtype: torch.dtype) -> Self:
-        other = super().to(dtype)
-        if other is not self:
-            other.pooling = self.pooling.to(dtype)
-        return other

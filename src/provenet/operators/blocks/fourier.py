@@ -11,15 +11,15 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from provenet.operators.bases.batched import BatchedOperator
+from provenet import batches
 from provenet.operators.bases.pooled import PooledOperator
-from provenet.operators.blocks.tokens import input_sizes
+from provenet.operators.bases.samples import SampledOperator
 from provenet.variable import Factors, Stack
 
 Grid = tuple[int, int]
 
 
-class FourierOperator(BatchedOperator):
+class FourierOperator(SampledOperator):
     """What the two readouts share.  patterns (P, n, s); grid (height, width), (1, s) for a sequence.
 
     Weights are *columns* (s, d, m), one a neuron, or one an output and gate, and signals (b, m, s).
@@ -27,18 +27,10 @@ class FourierOperator(BatchedOperator):
 
     has_kernel = True
 
-    def __init__(
-        self,
-        X: Tensor,
-        patterns: Tensor | None,
-        outputs: int,
-        grid: Grid,
-        scale: float = 1.0,
-        dtype: torch.dtype = torch.float64,
-    ):
+    def __init__(self, X: Tensor, patterns: Tensor | None, outputs: int, grid: Grid, scale: float = 1.0):
         self.grid = grid
         self.half = grid[0], grid[1] // 2 + 1  # the frequencies of real signals
-        super().__init__(X, patterns, scale, dtype)
+        super().__init__(X, patterns, scale)
         self.s, self.d = X.shape[1:]
         self.p, self.q, self.outputs = self.s * self.d, outputs, outputs
 
@@ -66,7 +58,11 @@ class FourierOperator(BatchedOperator):
         return torch.fft.irfft2(spectrum.unflatten(0, self.half), s=self.grid, dim=(0, 1)).flatten(0, 1)
 
     def neuron_numbers(self) -> int:
+        """Numbers a sample and neuron."""
         return 5 * self.s
+
+    def numbers(self, factors: Factors) -> int:
+        return factors.n_neurons * self.neuron_numbers()
 
     def stack_numbers(self) -> int:
         return 5 * self.s * self.n_gates * self.outputs
@@ -80,9 +76,6 @@ class FourierOperator(BatchedOperator):
         """The spectrum of a stack, m = (c, P)."""
         columns = stack.view(self.n_gates, self.s, self.d, self.outputs).permute(1, 2, 3, 0)
         return self._spectrum(columns.flatten(2))
-
-    def stack_outputs(self, rows: slice, stack: Stack) -> Tensor:
-        return self.sum_gates(rows, self._correlate(rows, self._by_gate(stack)))
 
     def forward(self, stack: Stack) -> Tensor:
         spectrum = self._by_gate(stack)  # once for all samples
@@ -98,9 +91,6 @@ class FourierOperator(BatchedOperator):
     def _by_neuron(self, left: Tensor) -> Tensor:
         return self._spectrum(left.view(-1, self.s, self.d).permute(1, 2, 0))
 
-    def factor_outputs(self, rows: slice, factors: Factors) -> Tensor:
-        return self._outputs(rows, self._by_neuron(factors.left), factors)
-
     def _outputs(self, rows: slice, spectrum: Tensor, factors: Factors) -> Tensor:
         return self.read(self._gated(self._correlate(rows, spectrum), rows, factors), factors.right)
 
@@ -111,9 +101,9 @@ class FourierOperator(BatchedOperator):
 
     def forward_factors(self, factors: Factors) -> Tensor:
         if factors.n_neurons == 0:
-            return torch.zeros(self.output_shape, dtype=self.dtype)
+            return self.space.zeros(*self.output_shape)
         spectrum = self._by_neuron(factors.left)
-        return self._gathered(self._numbers(factors), lambda rows: self._outputs(rows, spectrum, factors))
+        return self._gathered(self.numbers(factors), lambda rows: self._outputs(rows, spectrum, factors))
 
     def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         right = torch.zeros_like(factors.right)
@@ -121,7 +111,7 @@ class FourierOperator(BatchedOperator):
             return torch.zeros_like(factors.left), right
         spectrum = self._by_neuron(factors.left)
         total = torch.zeros_like(spectrum)
-        for rows in self.batches(self._numbers(factors)):
+        for rows in self.batches(self.numbers(factors)):
             hidden = self._gated(self._correlate(rows, spectrum), rows, factors)
             right += self.read_back(hidden, residual[rows])
             total += self._correlate_back(rows, self._gated(self.spread(residual[rows], factors.right), rows, factors))
@@ -153,16 +143,8 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
 
     patterns: Tensor
 
-    def __init__(
-        self,
-        X: Tensor,
-        patterns: Tensor,
-        outputs: int,
-        grid: Grid,
-        scale: float = 1.0,
-        dtype: torch.dtype = torch.float64,
-    ):
-        super().__init__(X, patterns, outputs, grid, scale, dtype)
+    def __init__(self, X: Tensor, patterns: Tensor, outputs: int, grid: Grid, scale: float = 1.0):
+        super().__init__(X, patterns, outputs, grid, scale)
         self.output_shape = (self.n, outputs)
 
     def _gates(self, rows: slice) -> Tensor:
@@ -179,29 +161,27 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
         return shifted.reshape(-1, self.n_gates, 1, self.p)
 
     def forward(self, stack: Stack) -> Tensor:
-        kept = self.kept
-        return super().forward(stack) if kept is None else kept.flatten(1) @ stack.flatten(0, 1)
+        return super().forward(stack) if self.kept is None else self.kept.forward(stack)
 
     def adjoint(self, residual: Tensor) -> Stack:
-        return super().adjoint(residual) if self.kept is None else PooledOperator.adjoint(self, residual)
+        return super().adjoint(residual) if self.kept is None else self.kept.adjoint(residual)
 
     def pooled(self, rows: slice, factors: Factors) -> Tensor:
         hidden = self._gated(self._correlate(rows, self._by_neuron(factors.left)), rows, factors)
         return hidden.mean(2, keepdim=True)
 
     def sample_sizes(self) -> Tensor:
-        return input_sizes(self)
+        return self.input_sizes()
 
     def kernel(self) -> Tensor:
         """Σ_k F_kF_kᵀ by Parseval: the Hadamard product of the Gram matrices of X̂ and of D̂, summed over frequencies."""
         everyone = slice(0, self.n)
         x, gates = self.batch(everyone).unbind(1), self._gate_spectrum(everyone).unbind(2)
-        twice = torch.full(self.half, 2.0, dtype=self.dtype)  # a frequency and its mirror image
-        twice[:, 0] = 1
-        if self.grid[1] % 2 == 0:
-            twice[:, -1] = 1
-        total = torch.zeros(self.n, self.n, dtype=self.dtype)
-        for weight, a, b in zip(twice.flatten().tolist(), x, gates, strict=True):
+        height, width = self.grid
+        once = {0, width // 2 if width % 2 == 0 else 0}  # columns of frequencies that have no mirror image
+        weights = [1.0 if column in once else 2.0 for column in range(self.half[1])] * height
+        total = self.space.zeros(self.n, self.n)
+        for weight, a, b in zip(weights, x, gates, strict=True):
             tokens, opened = torch.view_as_real(a @ a.mH), torch.view_as_real(b @ b.mH)
             total += weight * (tokens * opened).sum(2)
         return total.div_(self.s)
@@ -226,26 +206,18 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
 class FNOTokensOperator(FourierOperator):
     """Readout ``tokens``: A(Z)_i = Σ_k D_k circ(X_i) Z_k."""
 
-    def __init__(
-        self,
-        X: Tensor,
-        patterns: Tensor | None,
-        outputs: int,
-        grid: Grid,
-        scale: float = 1.0,
-        dtype: torch.dtype = torch.float64,
-    ):
-        super().__init__(X, patterns, outputs, grid, scale, dtype)
+    def __init__(self, X: Tensor, patterns: Tensor | None, outputs: int, grid: Grid, scale: float = 1.0):
+        super().__init__(X, patterns, outputs, grid, scale)
         self.output_shape = (self.n, self.s, outputs)
 
     def sample_sizes(self) -> Tensor:
-        return input_sizes(self) * self.s**0.5
+        return self.input_sizes() * self.s**0.5
 
     def kernel(self) -> Tensor:
         """K[(i, t), (j, t')] = c_ij[t − t'] Σ_k D_k[i, t] D_k[j, t'], c_ij[δ] = Σ_r X_i[r + δ]·X_j[r] by FFT."""
-        total = torch.empty(self.n, self.s, self.n, self.s, dtype=self.dtype)
+        total = self.space.empty(self.n, self.s, self.n, self.s)
         everyone = self.batch(slice(0, self.n)).permute(1, 2, 0).conj()  # (w, d, n)
-        shifts = _shifts(self.grid)
+        shifts = self._shifts()
         for rows in self.batches(self.n * self.s * self.s):
             gram = torch.bmm(self.batch(rows).transpose(0, 1), everyone).permute(1, 2, 0)  # (b, n, w)
             shared = torch.fft.irfft2(gram.unflatten(2, self.half), s=self.grid).flatten(2)
@@ -253,7 +225,7 @@ class FNOTokensOperator(FourierOperator):
         flat = total.view(self.kernel_rows, self.kernel_rows)
         if self.patterns is not None:
             gates = self.patterns.flatten(1).to(self.dtype)  # (P, n·s)
-            for rows in torch.arange(self.kernel_rows).split(1024):
+            for rows in batches.slices(self.kernel_rows, self.kernel_rows, batches.BLOCK):
                 flat[rows] *= gates[:, rows].T @ gates
         return flat
 
@@ -283,10 +255,9 @@ class FNOTokensOperator(FourierOperator):
     def spread(self, residual: Tensor, right: Tensor) -> Tensor:
         return torch.matmul(right, residual.transpose(1, 2))
 
-
-def _shifts(grid: Grid) -> Tensor:
-    """t − t' as a token of the grid, (s, s)."""
-    down, right = (torch.arange(size)[:, None] - torch.arange(size) for size in grid)
-    height, width = grid
-    table = (down % height)[:, None, :, None] * width + (right % width)[None, :, None, :]
-    return table.reshape(height * width, height * width)
+    def _shifts(self) -> Tensor:
+        """t − t' as a token of the grid, (s, s)."""
+        down, right = (self.space.arange(size)[:, None] - self.space.arange(size) for size in self.grid)
+        height, width = self.grid
+        table = (down % height)[:, None, :, None] * width + (right % width)[None, :, None, :]
+        return table.reshape(height * width, height * width)

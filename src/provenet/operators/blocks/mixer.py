@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from provenet.operators.bases.base import Operator
 from provenet.operators.bases.batched import BatchedOperator
-from provenet.operators.bases.pooled import PooledOperator, narrowed
-from provenet.operators.blocks.tokens import input_sizes
+from provenet.operators.bases.features import FeatureOperator, narrowed
+from provenet.operators.bases.pooled import PooledOperator
 from provenet.variable import Factors, Stack
 
 _FEATURES = 8  # features gated at a time: a cache line of gates is read for all of them at once
@@ -27,13 +28,16 @@ _FEATURES = 8  # features gated at a time: a cache line of gates is read for all
 class MixerColumnsOperator(PooledOperator):
     """Linear, readout ``mean``: A(Z)_i = Σ_f X_i[:, f]ᵀ Z[:, (f, ·)] / √s, with Z (s, dc) the sum over W₁'s rows."""
 
-    def __init__(self, X: Tensor, outputs: int, scale: float = 1.0, dtype: torch.dtype = torch.float64):
-        super().__init__(X, None, scale * X.shape[1] ** 0.5, dtype)
+    def __init__(self, X: Tensor, outputs: int, scale: float = 1.0):
+        super().__init__(X, None, scale * X.shape[1] ** 0.5)
         self.p, self.cells = X.shape[1:]
         self.outputs, self.q = outputs, self.cells * outputs
         self.output_shape = (self.n, outputs)
-        if self._kept is not None:
-            self._features = self._kept.unsqueeze(1)
+
+    @cached_property
+    def kept(self) -> FeatureOperator | None:
+        """The inputs themselves, where they are kept."""
+        return super().kept if self._inputs is None else self._on(self._inputs.unsqueeze(1))
 
     def prepare(self, x: Tensor) -> Tensor:
         return x.transpose(1, 2)
@@ -48,7 +52,7 @@ class MixerColumnsOperator(PooledOperator):
         return self.cells
 
     def sample_sizes(self) -> Tensor:
-        return input_sizes(self)
+        return self.input_sizes()
 
     @property
     def depth(self) -> int:
@@ -60,15 +64,8 @@ class MixerOperator(BatchedOperator):
 
     has_kernel = True
 
-    def __init__(
-        self,
-        X: Tensor,
-        patterns: Tensor | None,
-        outputs: int,
-        scale: float = 1.0,
-        dtype: torch.dtype = torch.float64,
-    ):
-        super().__init__(X, patterns, scale, dtype)
+    def __init__(self, X: Tensor, patterns: Tensor | None, outputs: int, scale: float = 1.0):
+        super().__init__(X, patterns, scale)
         self.s, self.d = X.shape[1:]
         self.outputs = outputs
         self.p, self.q = self.s * self.s, self.d * outputs
@@ -94,7 +91,7 @@ class MixerOperator(BatchedOperator):
         if N == 0:
             return left, right
         by_row, by_feature = left.view(N * self.s, self.s), right.view(N, self.d, self.outputs)
-        for rows in self.batches(self._numbers(factors)):
+        for rows in self.batches(self.numbers(factors)):
             hidden, x, opened = self._hidden(rows, factors)
             by_feature += self.read_back(hidden, residual[rows])
             back = self.spread(residual[rows], self._second(factors), hidden)
@@ -133,17 +130,15 @@ class MixerMeanOperator(MixerOperator):
 
     narrows = True
 
-    def __init__(
-        self, X: Tensor, patterns: Tensor, outputs: int, scale: float = 1.0, dtype: torch.dtype = torch.float64
-    ):
-        super().__init__(X, patterns, outputs, scale, dtype)
+    def __init__(self, X: Tensor, patterns: Tensor, outputs: int, scale: float = 1.0):
+        super().__init__(X, patterns, outputs, scale)
         self.output_shape = (self.n, outputs)
 
     def stack_numbers(self) -> int:
         return self.n_gates * self.s * _FEATURES // 4
 
     def sample_sizes(self) -> Tensor:
-        return input_sizes(self) * self.s**-0.5
+        return self.input_sizes() * self.s**-0.5
 
     def _parts(self, rows: slice) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Some features, their gates over s (F, b, P·s) and X's columns (F, b, s)."""
@@ -159,7 +154,7 @@ class MixerMeanOperator(MixerOperator):
         return stack.view(self.n_gates, self.s, self.s, self.d, self.outputs)
 
     def stack_outputs(self, rows: slice, stack: Stack) -> Tensor:
-        out = torch.zeros(rows.stop - rows.start, self.outputs, dtype=self.dtype)
+        out = self.space.zeros(rows.stop - rows.start, self.outputs)
         for some, gates, x in self._parts(rows):
             blocks = self._read(stack)[..., some, :].permute(3, 0, 1, 2, 4).reshape(len(x), -1, self.s * self.outputs)
             mixed = torch.bmm(gates, blocks).unflatten(2, (self.s, self.outputs))
@@ -178,7 +173,7 @@ class MixerMeanOperator(MixerOperator):
 
     def kernel(self) -> Tensor:
         """K_ij = Σ_f (X_i[:, f]·X_j[:, f]) Σ_kt D_k[i, t, f] D_k[j, t, f] / s²."""
-        total = torch.zeros(self.n, self.n, dtype=self.dtype)
+        total = self.space.zeros(self.n, self.n)
         everyone = slice(0, self.n)
         x = self.batch(everyone)
         for f in range(self.d):
@@ -207,22 +202,15 @@ class MixerMeanOperator(MixerOperator):
 class MixerTokensOperator(MixerOperator):
     """Readout ``tokens``: every token has weights of its own and is gone through by itself; if linear, all at once."""
 
-    def __init__(
-        self,
-        X: Tensor,
-        patterns: Tensor | None,
-        outputs: int,
-        scale: float = 1.0,
-        dtype: torch.dtype = torch.float64,
-    ):
-        super().__init__(X, patterns, outputs, scale, dtype)
+    def __init__(self, X: Tensor, patterns: Tensor | None, outputs: int, scale: float = 1.0):
+        super().__init__(X, patterns, outputs, scale)
         self.output_shape = (self.n, self.s, outputs)
 
     def stack_numbers(self) -> int:
         return self.d * (self.n_gates * self.outputs + self.s)
 
     def sample_sizes(self) -> Tensor:
-        return input_sizes(self) * self.s**0.5
+        return self.input_sizes() * self.s**0.5
 
     def _read(self, stack: Stack) -> Tensor:
         return stack.view(self.n_gates, self.s, self.s, self.d, self.outputs)
@@ -261,7 +249,7 @@ class MixerTokensOperator(MixerOperator):
 
     def kernel(self) -> Tensor:
         """K[(i, t), (j, t)] = Σ_kf D_k[i, t, f] D_k[j, t, f] X_i[:, f]·X_j[:, f]; tokens t ≠ t' share no weight."""
-        total = torch.zeros(self.n, self.s, self.n, self.s, dtype=self.dtype)
+        total = self.space.zeros(self.n, self.s, self.n, self.s)
         everyone = slice(0, self.n)
         x = self.batch(everyone)
         for t in range(self.s):

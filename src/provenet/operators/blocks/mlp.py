@@ -6,12 +6,14 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
+from provenet import batches
 from provenet.operators.bases.base import GatedRows, Operator
-from provenet.operators.bases.pooled import FeatureOperator
+from provenet.operators.bases.features import FeatureOperator
+from provenet.operators.bases.rank import paying_span
+from provenet.space import Space
 from provenet.variable import Factors, Stack
-
-_TILE_BYTES = 2 * 2**20  # intermediates are made in tiles of rows of this size
 
 
 class MLPOperator(Operator):
@@ -26,18 +28,17 @@ class MLPOperator(Operator):
     narrows = True
 
     def __init__(self, X: Tensor, pattern: Tensor, outputs: int):
-        self.X = X.contiguous()
+        self.X, self.space = X.contiguous(), Space.of(X)
+        self.all_open = bool(pattern.all())
         self.pattern = pattern.to(X.dtype).contiguous()
         self.n, self.p = X.shape
         self.n_gates = pattern.shape[1]
         self.q = outputs
         self.output_shape = (self.n, outputs)
-        self.dtype = X.dtype
 
     def _tiles(self, width: int) -> list[slice]:
         """Slices of rows for intermediates of ``width`` numbers a row."""
-        rows = max(1, _TILE_BYTES // (max(width, 1) * self.X.element_size()))
-        return [slice(i, min(i + rows, self.n)) for i in range(0, self.n, rows)]
+        return batches.slices(self.n, width, batches.CACHE, self.dtype.itemsize)
 
     def forward(self, stack: Stack) -> Tensor:
         by_gate = self.n_gates >= self.p  # contract gates by matmul, features row by row; or the reverse
@@ -45,7 +46,7 @@ class MLPOperator(Operator):
             outer, inner, flat = self.pattern, self.X, stack.reshape(self.n_gates, -1)
         else:
             outer, inner, flat = self.X, self.pattern, stack.transpose(0, 1).reshape(self.p, -1)
-        out = torch.empty(self.output_shape, dtype=self.dtype)
+        out = self.space.empty(*self.output_shape)
         for rows in self._tiles(min(self.n_gates, self.p) * self.q):
             part = (outer[rows] @ flat).view(-1, inner.shape[1], self.q)
             if self.q == 1:
@@ -57,7 +58,7 @@ class MLPOperator(Operator):
     def adjoint(self, residual: Tensor) -> Stack:
         by_gate = self.n_gates >= self.p
         outer, inner = (self.pattern, self.X) if by_gate else (self.X, self.pattern)
-        flat = torch.zeros(outer.shape[1], inner.shape[1] * self.q, dtype=self.dtype)
+        flat = self.space.zeros(outer.shape[1], inner.shape[1] * self.q)
         for rows in self._tiles(min(self.n_gates, self.p) * self.q):
             rank_one = inner[rows].unsqueeze(2) * residual[rows].unsqueeze(1)  # (rows, min(P, d), c)
             flat.addmm_(outer[rows].T, rank_one.view(-1, flat.shape[1]))
@@ -65,7 +66,7 @@ class MLPOperator(Operator):
         return stack if by_gate else stack.transpose(0, 1).contiguous()
 
     def forward_factors(self, factors: Factors) -> Tensor:
-        out = torch.empty(self.output_shape, dtype=self.dtype)
+        out = self.space.empty(*self.output_shape)
         for rows in self._tiles(factors.n_neurons):
             out[rows] = self._hidden(factors, rows, self._mask(factors, rows)).T @ factors.right
         return out
@@ -83,19 +84,13 @@ class MLPOperator(Operator):
     def gated_rows(self) -> GatedRows:
         return GatedRows(self.X, self.pattern)
 
-    def columns(self, left: Tensor, gate: Tensor) -> Tensor:
-        columns = torch.zeros(len(left), self.q, self.n, self.q, dtype=self.dtype)
+    def _fill_first(self, right: Tensor, gate: Tensor, columns: Tensor) -> None:
+        gated = self.pattern.T[gate][:, None] * self.X.T  # (N, p, n)
+        torch.mul(gated[..., None], right[:, None, None], out=columns)
+
+    def _fill_second(self, left: Tensor, gate: Tensor, columns: Tensor) -> None:
         hidden = (left @ self.X.T).mul_(self.pattern.T[gate])
         columns.diagonal(dim1=1, dim2=3).copy_(hidden[:, :, None])
-        return columns
-
-    def jacobian(self, factors: Factors) -> Tensor:
-        opened = self.pattern.T[factors.gate]  # (N, n)
-        columns = torch.zeros(factors.n_neurons, self.p + self.q, self.n, self.q, dtype=self.dtype)
-        torch.mul((opened[:, None] * self.X.T)[..., None], factors.right[:, None, None], out=columns[:, : self.p])
-        hidden = (factors.left @ self.X.T).mul_(opened)
-        columns[:, self.p :].diagonal(dim1=1, dim2=3).copy_(hidden[:, :, None])
-        return columns
 
     def _hidden(self, factors: Factors, rows: slice, mask: Tensor | None) -> Tensor:
         """D_{k(j)} X u_j on some rows, (N, rows)."""
@@ -110,10 +105,17 @@ class MLPOperator(Operator):
     @cached_property
     def _opened(self) -> Tensor | None:
         """The pattern by gate (P, n), an eighth of its size; neurons are gated row by row of it."""
-        return None if bool(self.pattern.all()) else self.pattern.T.bool().contiguous()
+        return None if self.all_open else self.pattern.T.bool().contiguous()
 
     def kernel(self) -> Tensor:
-        """The gated kernel (XXᵀ) ∘ (DDᵀ), whatever P, d and c are."""
+        """The gated kernel (    def _fill_first(self, right: Tensor, gate: Tensor, columns: Tensor) -> None:
+                gated = self.pattern.T[gate][:, None] * self.X.T  # (N, p, n)
+                torch.mul(gated[..., None], right[:, None, None], out=columns)
+
+            def _fill_second(self, left: Tensor, gate: Tensor, columns: Tensor) -> None:
+                hidden = (left @ self.X.T).mul_(self.pattern.T[gate])
+                columns.diagonal(dim1=1, dim2=3).copy_(hidden[:, :, None])
+        ᵀ) ∘ (DDᵀ), whatever P, d and c are."""
         K = self.X @ self.X.T
         for rows in self._tiles(self.n):
             K[rows] *= self.pattern[rows] @ self.pattern.T
@@ -138,19 +140,16 @@ class MLPOperator(Operator):
 
     @cached_property
     def _reduced(self) -> tuple[MLPOperator, Tensor] | None:
-        U, sigma, Vh = torch.linalg.svd(self.X, full_matrices=False)
-        cutoff = sigma.max() * max(self.X.shape) * torch.finfo(self.dtype).eps
-        rank = max(int((sigma > cutoff).sum()), 1)
-        if rank > 0.9 * self.p:
-            return None
-        return MLPOperator(U[:, :rank] * sigma[:rank], self.pattern, self.q), Vh[:rank].T
+        basis = paying_span(self.X)
+        return None if basis is None else (self._with(X=self.X @ basis, p=basis.shape[1]), basis)
 
     def narrowed(self, gates: Tensor, basis: Tensor) -> Operator:
         hidden = (self.X @ basis.flatten(0, 1).T).view(self.n, *basis.shape[:2])
         return FeatureOperator(hidden.mul_(self.pattern[:, gates].unsqueeze(2)).unsqueeze(2), self.q)
 
-    def restrict(self, gates: Tensor) -> MLPOperator:
-        return MLPOperator(self.X, self.pattern[:, gates], self.q)
+    @property
+    def held_bytes(self) -> int:
+        return self.pattern.nbytes
 
-    def to(self, dtype: torch.dtype) -> MLPOperator:
-        return self if dtype == self.dtype else MLPOperator(self.X.to(dtype), self.pattern.to(dtype), self.q)
+    def restrict(self, gates: Tensor) -> Self:
+        return self._with(pattern=self.pattern[:, gates].contiguous(), n_gates=len(gates))

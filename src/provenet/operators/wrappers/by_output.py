@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from provenet.operators.bases.base import Operator
+from provenet.operators.wrappers.base import Wrapper
 from provenet.variable import Factors, Stack
 
 
-class ByOutput(Operator):
+class ByOutput(Wrapper):
     """A(Z) = A'(Z') with Z'_k[:, j] = z_kj, for blocks z_kj (p, 1) of pairs: gate (M,) and output (M,) of the ``inner``
     operator, whose blocks are (p, c).  By default all pairs, those of one output following one another."""
 
-    def __init__(self, inner: Operator, gate: Tensor | None = None, output: Tensor | None = None):
+    has_kernel = False
+
+    def __init__(self, inner: Operator):
+        super().__init__(inner)
         P, c = inner.n_gates, inner.q
-        self.inner = inner
-        self.gate = torch.arange(P).repeat(c) if gate is None else gate
-        self.output = torch.arange(c).repeat_interleave(P) if output is None else output
-        self.n_gates, self.p, self.q = len(self.gate), inner.p, 1
-        self.output_shape, self.dtype = inner.output_shape, inner.dtype
+        self.gate, self.output = self.space.arange(P).repeat(c), self.space.arange(c).repeat_interleave(P)
+        self.n_gates, self.q = P * c, 1
 
     def lowered(self, factors: Factors) -> Factors:
         """Neurons (u, w) of pairs as neurons (u, w e_j) of gates."""
         right = factors.right.new_zeros(factors.n_neurons, self.inner.q)
-        right[torch.arange(factors.n_neurons), self.output[factors.gate]] = factors.right[:, 0]
+        right.scatter_(1, self.output[factors.gate, None], factors.right)
         return Factors(factors.left, right, self.gate[factors.gate])
 
     def raised(self, factors: Factors) -> Factors:
@@ -33,30 +35,18 @@ class ByOutput(Operator):
         pair = output * self.inner.n_gates + factors.gate[neuron]
         return Factors(factors.left[neuron], factors.right[neuron, output, None], pair)
 
-    def forward(self, stack: Stack) -> Tensor:
+    def _lowered_stack(self, stack: Stack) -> Stack:
         columns = stack.new_zeros(self.inner.n_gates, self.inner.q, self.p)
         columns[self.gate, self.output] = stack[:, :, 0]
-        return self.inner.forward(columns.mT.contiguous())
+        return columns.mT.contiguous()
 
-    def adjoint(self, residual: Tensor) -> Stack:
-        return self.inner.adjoint(residual).mT[self.gate, self.output].unsqueeze(2)
+    def _raised_stack(self, slope: Stack) -> Stack:
+        return slope.mT[self.gate, self.output].unsqueeze(2)
 
-    def forward_factors(self, factors: Factors) -> Tensor:
-        return self.inner.forward_factors(self.lowered(factors))
-
-    def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
-        left, right = self.inner.adjoint_factors(residual, self.lowered(factors))
+    def _raised(self, left: Tensor, right: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         return left, right.gather(1, self.output[factors.gate, None])
 
-    def norm_upper(self) -> float:
-        return self.inner.norm_upper()
-
-    def rounding(self, residual: Tensor) -> float:
-        return self.inner.rounding(residual)
-
-    def restrict(self, gates: Tensor) -> ByOutput:
+    def restrict(self, gates: Tensor) -> Self:
         kept, place = torch.unique(self.gate[gates], return_inverse=True)
-        return ByOutput(self.inner.restrict(kept), place, self.output[gates])
-
-    def to(self, dtype: torch.dtype) -> ByOutput:
-        return ByOutput(self.inner.to(dtype), self.gate, self.output)
+        inner = self.inner.restrict(kept)
+        return self._with(inner=inner, gate=place, output=self.output[gates], n_gates=len(gates))

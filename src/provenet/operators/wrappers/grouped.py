@@ -32,12 +32,12 @@ class GroupedOperator(Operator):
     def __init__(self, parts: Sequence[Part], outputs: int):
         first = parts[0].operator
         self.parts, self.n_gates = tuple(parts), sum(len(part.gates) for part in parts)
-        self.p, self.q, self.dtype = first.p, first.q, first.dtype
+        self.p, self.q, self.space = first.p, first.q, first.space
         self.output_shape = (*first.output_shape[:-1], outputs)
         self.has_kernel = first.has_kernel and first.output_shape == self.output_shape
 
     def _filled(self, outputs: Sequence[Tensor]) -> Tensor:
-        out = torch.zeros(self.output_shape, dtype=self.dtype)
+        out = self.space.zeros(*self.output_shape)
         for part, output in zip(self.parts, outputs, strict=True):
             out[..., part.columns] = output
         return out
@@ -56,10 +56,9 @@ class GroupedOperator(Operator):
 
     def _split(self, factors: Factors) -> list[tuple[Tensor, Factors]]:
         """For every part, which neurons are its own, and them, with gates counted as the part counts them."""
-        group = torch.empty(self.n_gates, dtype=torch.long)
-        place = torch.empty(self.n_gates, dtype=torch.long)
+        group, place = (self.space.empty(self.n_gates, dtype=torch.long) for _ in range(2))
         for b, part in enumerate(self.parts):
-            group[part.gates], place[part.gates] = b, torch.arange(len(part.gates))
+            group[part.gates], place[part.gates] = b, self.space.arange(len(part.gates))
         members = [torch.nonzero(group[factors.gate] == b).flatten() for b in range(len(self.parts))]
         return [(own, Factors(factors.left[own], factors.right[own], place[factors.gate[own]])) for own in members]
 
@@ -92,12 +91,11 @@ class GroupedOperator(Operator):
                 parts.append(Part(part.operator.restrict(place), own, part.columns))
         return GroupedOperator(parts, self.output_shape[-1])
 
-    def to(self, dtype: torch.dtype) -> GroupedOperator:
-        if dtype == self.dtype:
-            return self
-        return self._with([part.operator.to(dtype) for part in self.parts])
+    @property
+    def held_bytes(self) -> int:
+        return sum(part.operator.held_bytes for part in self.parts)
 
-    def _with(self, operators: Sequence[Operator]) -> GroupedOperator:
+    def _of(self, operators: Sequence[Operator]) -> GroupedOperator:
         parts = [Part(op, old.gates, old.columns) for op, old in zip(operators, self.parts, strict=True)]
         return GroupedOperator(parts, self.output_shape[-1])
 
@@ -106,8 +104,8 @@ class GroupedOperator(Operator):
         inner = [part.operator for part in self.parts]
         if len(inner) == 1:
             reduced = inner[0].reduced()
-            return None if reduced is None else (self._with([reduced[0]]), reduced[1])
+            return None if reduced is None else (self._of([reduced[0]]), reduced[1])
         shared = [op for op in inner if isinstance(op, RepeatedOperator) and op.copies > 1]
         if len(shared) < len(inner):
             return None
-        return self._with([op.inner for op in shared]), shared[0].basis
+        return self._of([op.inner for op in shared]), shared[0].basis

@@ -8,20 +8,20 @@ import torch
 from torch import Tensor
 
 from provenet.operators.bases.base import Operator
+from provenet.operators.wrappers.base import Wrapper
 from provenet.variable import Factors, Stack
 
 
-class Lifted(Operator):
+class Lifted(Wrapper):
     """inner: the operator on Z_k.  corners (M, size): all vectors of signs, of u and −u one, so that SᵀS = M·I.
 
     by_rows: Z = SᵀW with W (M, q), signs for first layers; else Z = WS with W (p, M), signs for second layers.
     """
 
     def __init__(self, inner: Operator, corners: Tensor, by_rows: bool):
-        self.inner, self.corners, self.by_rows = inner, corners, by_rows
-        self.n_gates, self.output_shape, self.dtype = inner.n_gates, inner.output_shape, inner.dtype
+        super().__init__(inner)
+        self.corners, self.by_rows = corners, by_rows
         self.p, self.q = (len(corners), inner.q) if by_rows else (inner.p, len(corners))
-        self.has_kernel = inner.has_kernel
 
     def lowered(self, factors: Factors) -> Factors:
         """The neurons of W as neurons of Z."""
@@ -36,18 +36,13 @@ class Lifted(Operator):
             return replace(factors, left=factors.left @ corners)
         return replace(factors, right=factors.right @ corners)
 
-    def forward(self, stack: Stack) -> Tensor:
-        return self.inner.forward(self.corners.T @ stack if self.by_rows else stack @ self.corners)
+    def _lowered_stack(self, stack: Stack) -> Stack:
+        return self.corners.T @ stack if self.by_rows else stack @ self.corners
 
-    def adjoint(self, residual: Tensor) -> Stack:
-        slope = self.inner.adjoint(residual)
+    def _raised_stack(self, slope: Stack) -> Stack:
         return self.corners @ slope if self.by_rows else slope @ self.corners.T
 
-    def forward_factors(self, factors: Factors) -> Tensor:
-        return self.inner.forward_factors(self.lowered(factors))
-
-    def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
-        left, right = self.inner.adjoint_factors(residual, self.lowered(factors))
+    def _raised(self, left: Tensor, right: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         return (left @ self.corners.T, right) if self.by_rows else (left, right @ self.corners.T)
 
     def kernel(self) -> Tensor:
@@ -62,9 +57,3 @@ class Lifted(Operator):
         largest = float(torch.linalg.matrix_norm(self.inner.adjoint(residual)).max())
         sums = 2 * size**1.5 * torch.finfo(self.dtype).eps * largest
         return len(self.corners) ** 0.5 * (self.inner.rounding(residual) + sums)
-
-    def restrict(self, gates: Tensor) -> Lifted:
-        return Lifted(self.inner.restrict(gates), self.corners, self.by_rows)
-
-    def to(self, dtype: torch.dtype) -> Lifted:
-        return Lifted(self.inner.to(dtype), self.corners.to(dtype), self.by_rows)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
 from provenet.operators.bases.base import Operator
+from provenet.operators.wrappers.base import Wrapper
 from provenet.variable import Factors, Stack
 
 
-class RepeatedOperator(Operator):
+class RepeatedOperator(Wrapper):
     """A(Z) = A'(Σ_t Z[t]/√copies) for Z (P, copies·p', q): only the sum of the copies of u is seen.
 
     So are linear blocks with readout ``mean``: in a mixer the rows of W₁ (AT eq. 18), in an FNO the shifts (AT eq. 25).
@@ -17,55 +20,40 @@ class RepeatedOperator(Operator):
     """
 
     def __init__(self, inner: Operator, copies: int):
-        self.inner, self.copies = inner, copies
-        self.n_gates, self.p, self.q = inner.n_gates, copies * inner.p, inner.q
-        self.output_shape, self.dtype, self.has_kernel = inner.output_shape, inner.dtype, inner.has_kernel
+        super().__init__(inner)
+        self.copies, self.p = copies, copies * inner.p
 
-    def _sum(self, weights: Tensor, dim: int) -> Tensor:
-        return weights.unflatten(dim, (self.copies, self.inner.p)).sum(dim) * self.copies**-0.5
+    def _sum(self, weights: Tensor) -> Tensor:
+        """Vᵀ, along the second axis."""
+        return weights.unflatten(1, (self.copies, self.inner.p)).sum(1) * self.copies**-0.5
 
-    def _spread(self, weights: Tensor, dim: int) -> Tensor:
+    def _spread(self, weights: Tensor, dim: int = 1) -> Tensor:
+        """V."""
         repeats = [1] * weights.ndim
         repeats[dim] = self.copies
         return (weights * self.copies**-0.5).repeat(repeats)
 
-    def _inner(self, factors: Factors) -> Factors:
-        return Factors(self._sum(factors.left, 1), factors.right, factors.gate)
+    def _lowered_stack(self, stack: Stack) -> Stack:
+        return self._sum(stack)
 
-    def forward(self, stack: Stack) -> Tensor:
-        return self.inner.forward(self._sum(stack, 1))
+    def _raised_stack(self, slope: Stack) -> Stack:
+        return self._spread(slope)
 
-    def adjoint(self, residual: Tensor) -> Stack:
-        return self._spread(self.inner.adjoint(residual), 1)
+    def lowered(self, factors: Factors) -> Factors:
+        return replace(factors, left=self._sum(factors.left))
 
-    def forward_factors(self, factors: Factors) -> Tensor:
-        return self.inner.forward_factors(self._inner(factors))
-
-    def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
-        left, right = self.inner.adjoint_factors(residual, self._inner(factors))
-        return self._spread(left, 1), right
-
-    def kernel(self) -> Tensor:
-        return self.inner.kernel()
-
-    def norm_upper(self) -> float:
-        return self.inner.norm_upper()
+    def _raised(self, left: Tensor, right: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
+        return self._spread(left), right
 
     def rounding(self, residual: Tensor) -> float:
         # the spread keeps lengths, and rounds each entry twice
         size = self.inner.norm_upper() * float(torch.linalg.vector_norm(residual))
         return (1 + 1e-6) * self.inner.rounding(residual) + 3 * torch.finfo(self.dtype).eps * size
 
-    def restrict(self, gates: Tensor) -> RepeatedOperator:
-        return RepeatedOperator(self.inner.restrict(gates), self.copies)
-
-    def to(self, dtype: torch.dtype) -> RepeatedOperator:
-        return self if dtype == self.dtype else RepeatedOperator(self.inner.to(dtype), self.copies)
-
     @property
     def basis(self) -> Tensor:
         """V (p, p')."""
-        return self._spread(torch.eye(self.inner.p, dtype=self.dtype), 0)
+        return self._spread(self.space.eye(self.inner.p), 0)
 
     def reduced(self) -> tuple[Operator, Tensor] | None:
         further = self.inner.reduced()

@@ -74,7 +74,7 @@ class ReluBM(Method[ReluBMState]):
     def init(self, program: Program[ConeGauge], start: Factors | None) -> ReluBMState:
         op = program.operator
         if start is None and self.rank is None:
-            return ReluBMState(place(program, Factors.empty(op.p, op.q, op.dtype)))
+            return ReluBMState(place(program, Factors.empty(op.p, op.q, op.space)))
         if start is None:
             noise = gaussian(program, self.rank or 1, self.spread, self.seed)
             start = replace(noise, left=noise.left + self.spread * program.gauge.region.inside[noise.gate])

@@ -77,7 +77,7 @@ def _factors(program: Program) -> Factors | str:
     A, sigma, _ = torch.linalg.svd(Y, full_matrices=False)
     active = int((sigma > threshold).sum())
     if active == 0:
-        return Factors.empty(op.p, op.q, op.dtype)
+        return Factors.empty(op.p, op.q, op.space)
     # a subspace of one singular value is active as a whole
     jumps = torch.nonzero(sigma[:-1] - sigma[1:] > _SAME * sigma[0]).flatten() + 1
     bounds = [0, *jumps.tolist(), len(sigma)]

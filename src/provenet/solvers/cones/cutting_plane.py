@@ -57,9 +57,11 @@ class CuttingPlane(Method[CuttingPlaneState]):
 
     def init(self, program: Program[ConeGauge], start: Factors | None) -> CuttingPlaneState:
         op, zero = program.operator, torch.zeros(program.operator.output_shape, dtype=program.operator.dtype)
-        cuts = Factors.empty(op.p, op.q, op.dtype) if start is None else _cuts_of(start)
+        cuts = Factors.empty(op.p, op.q, op.space) if start is None else _cuts_of(start)
         model = SecondLayers(cuts.right, zero, float(program.loss.value(zero)))
-        state = CuttingPlaneState(cuts, op.columns(cuts.left, cuts.gate), model, torch.zeros_like(zero), 0.0)
+        state = CuttingPlaneState(
+            cuts, op.second_layer_columns(cuts.left, cuts.gate), model, torch.zeros_like(zero), 0.0
+        )
         return state if start is None else self._modelled(program, state)
 
     def step(self, program: Program[ConeGauge], state: CuttingPlaneState) -> CuttingPlaneState:
@@ -95,7 +97,7 @@ class CuttingPlane(Method[CuttingPlaneState]):
         if gates.numel() == 0:
             return state, False
         new = Factors(u, torch.zeros_like(v), gates)
-        columns = torch.cat([state.columns, program.operator.columns(u, gates)])
+        columns = torch.cat([state.columns, program.operator.second_layer_columns(u, gates)])
         keep = distinct(columns)
         if keep.numel() == state.cuts.n_neurons:
             return state, False

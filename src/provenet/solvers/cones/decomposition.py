@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from provenet.certificates import certify
+from provenet.certificates import network_certificate
 from provenet.cones import Region
 from provenet.problem import Problem, Program
 from provenet.solvers.cones.frank_wolfe import fully_corrected
@@ -39,7 +39,7 @@ def to_relu(solution: Solution, problem: Problem, tol: float = 1e-4, correct: bo
         before, after = place(program, factors), fully_corrected(program, factors, None)
         factors = min(before, after, key=lambda at: at.value).factors
     factors = program.gauge.inside(factors)
-    certificate = certify(problem, problem.network(factors), tol)
+    certificate = network_certificate(problem, problem.network(factors), tol)
     status = Status.SOLVED if certificate.holds(tol) else Status.STALLED
     seconds = time.perf_counter() - began
     return Solution(problem, "decomposition", status, factors, certificate, 0, seconds, lower_bound=certificate.dual)

@@ -66,7 +66,7 @@ class FrankWolfe(Method[FrankWolfeState]):
 
     def init(self, program: Program[ConeGauge], start: Factors | None) -> FrankWolfeState:
         op = program.operator
-        factors = Factors.empty(op.p, op.q, op.dtype) if start is None else start
+        factors = Factors.empty(op.p, op.q, op.space) if start is None else start
         there = place(program, factors)
         if self.variant == "corrective":
             return FrankWolfeState(there)
@@ -115,7 +115,7 @@ def fully_corrected(program: Program[ConeGauge], old: Factors, new: Factors | No
     both = old.with_unit_left()
     if new is not None:
         both = Factors.join(both, Factors(new.left, torch.zeros_like(new.right), new.gate))
-    columns = program.operator.columns(both.left, both.gate)
+    columns = program.operator.second_layer_columns(both.left, both.gate)
     keep = distinct(columns)
     both = both.select(keep)
     start = both.right if old.n_neurons else None

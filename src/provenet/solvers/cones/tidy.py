@@ -63,7 +63,7 @@ def _merged(program: Program[ConeGauge], factors: Factors) -> Iterator[Factors]:
     N, q = factors.right.shape
     if N < 2 or N * q > _MOST_UNKNOWNS or N * q * program.loss.target.numel() > _MOST_NUMBERS:
         return
-    outputs = unit(program.operator.columns(factors.left, factors.gate).flatten(1))
+    outputs = unit(program.operator.second_layer_columns(factors.left, factors.gate).flatten(1))
     order = torch.argsort(factors.sizes(), descending=True)
     cosine = (outputs @ outputs.T)[order][:, order]
     region = program.gauge.region

@@ -49,7 +49,7 @@ class WorkingSetIPM(Method[WorkingSetState]):
 
     def init(self, program: Program, start: Factors | None) -> WorkingSetState:
         op = program.operator
-        factors = Factors.empty(op.p, op.q, op.dtype) if start is None else start
+        factors = Factors.empty(op.p, op.q, op.space) if start is None else start
         gates = self._wanted(program, factors, torch.unique(factors.gate))
         if gates.numel() == 0 or not self._has_room(program, gates):
             return WorkingSetState(gates, program, None, factors, full=True)

@@ -63,7 +63,7 @@ class IPM(Method[IPMState]):
 
     def init(self, program: Program, start: Factors | None) -> IPMState:
         op, fit = program.operator, prepare(program)
-        nothing = Factors.empty(op.p, op.q, op.dtype)
+        nothing = Factors.empty(op.p, op.q, op.space)
         if program.beta >= program.beta_max:
             return IPMState(fit, None, nothing)
         given = start or nothing

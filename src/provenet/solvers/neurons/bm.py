@@ -113,7 +113,7 @@ class BM(Method[BMState]):
         if start is not None:
             factors = start
         elif self.rank is None and first_order is None:
-            factors = Factors.empty(op.p, op.q, op.dtype)
+            factors = Factors.empty(op.p, op.q, op.space)
         else:
             factors = gaussian(program, self.rank or min(op.p, op.q), self.spread, self.seed)
         return BMState(place(program, factors), first_order)

@@ -111,7 +111,7 @@ def _read_off(program: Program[ConeGauge[Table]], cones: Table, U: Tensor) -> Fa
     keep = size[:, 0] > _DUST * size.max()
     u, gate = (u / size.clamp_min(1e-300))[keep], gate[keep]
     op = program.operator
-    nothing = Factors.empty(op.p, op.q, op.dtype)
+    nothing = Factors.empty(op.p, op.q, op.space)
     there = fully_corrected(program, nothing, Factors(u, torch.zeros(len(u), op.q, dtype=u.dtype), gate))
     there = improved(program, cones, place(program, merge(there.factors)), _IMPROVEMENTS)
     return fully_corrected(program, there.factors, None).factors

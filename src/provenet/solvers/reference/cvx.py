@@ -60,7 +60,7 @@ class CVX(Method[CVXState]):
     def init(self, program: Program[Any], start: Factors | None) -> CVXState:
         _cvxpy()  # say that it is missing before anything else
         op = program.operator
-        given = Factors.empty(op.p, op.q, op.dtype) if start is None else start
+        given = Factors.empty(op.p, op.q, op.space) if start is None else start
         if isinstance(program.gauge, ConeGauge):
             return CVXState(_of_neurons(program, given), done=False)
         return CVXState(_of_stack(program, given.stack(op.n_gates)), done=False)

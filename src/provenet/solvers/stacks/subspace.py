@@ -72,7 +72,7 @@ class Subspace(Method[SubspaceState]):
 
     def init(self, program: Program[ProxGauge], start: Factors | None) -> SubspaceState:
         op = program.operator
-        nobody = Factors.empty(op.p, op.q, op.dtype)
+        nobody = Factors.empty(op.p, op.q, op.space)
         return SubspaceState(place(program, nobody if start is None else start), nobody)
 
     def step(self, program: Program[ProxGauge], state: SubspaceState) -> SubspaceState:

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet.cones import Table
 
 _VIOLATED = -1e-3  # the cosine of a and b in the metric T, from which on a wall counts as violated
 _SEEN = 2.0  # more than any cosine: a wall that is there already
-_NUMBERS = 2**22  # pairs looked at at a time
 _TRIES = 40
 _MARGIN = 1.2  # new multipliers could be that much larger
 
@@ -98,7 +98,7 @@ def _violated(rows: Tensor, signs: Tensor, T: Tensor, seen: tuple[Tensor, Tensor
     unit = spread / torch.linalg.vector_norm(spread, dim=1, keepdim=True).clamp_min(1e-150)
     known = torch.cat([seen[0], seen[1]]), torch.cat([seen[1], seen[0]])
     least, partner = [], []
-    for some in torch.arange(len(rows)).split(max(1, _NUMBERS // len(rows))):
+    for some in torch.arange(len(rows)).split(batches.count(len(rows), batches.PASS)):
         cosine = unit[some] @ unit.T
         here = (known[0] >= some[0]) & (known[0] <= some[-1])
         cosine[known[0][here] - some[0], known[1][here]] = _SEEN

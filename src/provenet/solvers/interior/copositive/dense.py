@@ -75,7 +75,7 @@ class Copositive(Method[CopositiveState]):
         op = program.operator
         cones = program.gauge.region
         fit, walls = prepare(program, left=True), Walls.of(cones)
-        given = Factors.empty(op.p, op.q, op.dtype) if start is None else start
+        given = Factors.empty(op.p, op.q, op.space) if start is None else start
         if program.beta >= program.beta_max:
             return CopositiveState(fit, walls, None, given)
         try:

@@ -25,6 +25,7 @@ from provenet.solvers.interior.copositive.bound import proven
 from provenet.solvers.interior.copositive.cuts import Cuts
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.needs import DOUBLE, SMOOTH_CONJUGATE, TABLE
+from provenet.space import Space
 from provenet.variable import Factors
 from provenet.vectors import unit
 
@@ -88,7 +89,7 @@ class CopositiveDual(Method[DualState]):
 
     def init(self, program: Program[ConeGauge[Table]], start: Factors | None) -> DualState:
         op = program.operator
-        given = Factors.empty(op.p, op.q, op.dtype) if start is None else start
+        given = Factors.empty(op.p, op.q, op.space) if start is None else start
         zero = torch.zeros(op.output_shape, dtype=op.dtype)
         slope = program.loss.gradient(zero)
         pull = float(spectral_norms(op.adjoint(slope)).max())
@@ -153,6 +154,6 @@ def _suggested(program: Program[ConeGauge[Table]], state: DualState) -> Factors:
     u, gate = torch.cat([u, peaks.u]), torch.cat([gate, active])
     length = torch.linalg.vector_norm(u, dim=1)
     atoms = Factors(unit(cones.pulled_inside(unit(u), gate)), torch.zeros(len(u), G.shape[2], dtype=G.dtype), gate)
-    nothing = Factors.empty(G.shape[1], G.shape[2], G.dtype)
+    nothing = Factors.empty(G.shape[1], G.shape[2], Space.of(G))
     there = fully_corrected(program, nothing, atoms.select(length > _MINOR))
     return improved(program, cones, there, _IMPROVEMENTS).factors

@@ -117,7 +117,7 @@ class ReluWorkingSet(Method[ReluState]):
     def init(self, program: Program[ConeGauge[Table]], start: Factors | None) -> ReluState:
         op = program.operator
         table = DistinctRows.of(program.gauge.region)
-        given = Factors.empty(op.p, 1, op.dtype) if start is None else start
+        given = Factors.empty(op.p, 1, op.space) if start is None else start
         return ReluState(table, Prices.none(table), given)
 
     def step(self, program: Program[ConeGauge[Table]], state: ReluState) -> ReluState:

@@ -1,0 +1,126 @@
+"""From what a command line asks for to data and an estimator."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import typer
+from numpy.typing import NDArray
+
+from provenet import estimators
+from provenet.blocks import Block
+from provenet.cli.blocks import check_fits, check_mask
+from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver
+from provenet.cli.options import Beta, refuse_if_given
+from provenet.data.loading import Dataset, guess_task
+from provenet.estimators.base import ProvenEstimator
+from provenet.gauges.prox.mixed import Penalty, gauge_of
+from provenet.problem import Problem
+from provenet.statement import check_penalty
+
+_KINDS = {"classification": "ProvenClassifier", "regression": "ProvenRegressor"}
+
+
+@dataclass(frozen=True)
+class Fitting:
+    """The data and the estimator a command line asks for."""
+
+    data: Dataset
+    y: NDArray[Any]
+    task: str
+    estimator: ProvenEstimator
+
+    def problem(self) -> Problem:
+        """The problem the estimator would solve, at beta one."""
+        data = self.estimator._read(self.data.X, self.y, self.data.weight, self.data.mask)
+        return self.estimator._formulate(data, 1.0, self.estimator._seed())
+
+    def beta(self, asked: Beta) -> float:
+        """Where β_max is zero the zero network is optimal at every β, and any will do."""
+        return asked.value * (self.problem().beta_max or 1.0) if asked.relative else asked.value
+
+    @property
+    def feature_names(self) -> list[str] | None:
+        """Names of the columns of X; positions where the file has no names; None for tokens and images."""
+        names = self.data.source.features
+        if self.data.X.ndim > 2:
+            return None
+        return list(names) if len(names) == self.data.X.shape[1] else [str(i) for i in range(self.data.X.shape[1])]
+
+
+def prepare(
+    context: typer.Context,
+    file: FromFile,
+    task: str,
+    block: OfBlock,
+    network: OfNetwork,
+    solver: OfSolver,
+    search: bool = False,
+    **more: Any,
+) -> Fitting:
+    """Read the data, decide on the task, and make the estimator (with ``search``, one that chooses β).
+
+    ``more``: settings of the estimator; a class_weight goes with classification alone.
+    """
+    if block.block != "mlp":
+        refuse_if_given(context, "intercept", "it goes with --block mlp.")
+    chosen, n_gates = block.chosen(file), network.gates.checked(network.activation)
+    data = file.load(task)
+    assert data.y is not None
+    if task == "auto":
+        task = guess_task(data.y, tokens=block.readout == "tokens")
+    kind = getattr(estimators, _KINDS[task] + ("CV" if search else ""))
+    if network.loss is not None and network.loss not in kind.losses:
+        raise typer.BadParameter(
+            f"{network.loss} is not a loss of {task}; choose {' or '.join(kind.losses)}.", param_hint="--loss"
+        )
+    if task == "regression":
+        more.pop("class_weight", None)
+    y = data.y if task == "classification" else _as_numbers(file.data, data.y)
+    outputs = _outputs(y, task, network.loss, block.readout)
+    check_fits(chosen, data.X, outputs)
+    check_mask(file.data, chosen, data.mask)
+    _check_penalty(chosen, network.activation, network.penalty.pair, data.X, outputs)
+    estimator = kind(
+        block=chosen if block.set_ else block.block,
+        readout=block.readout,
+        activation=network.activation,
+        n_gates=n_gates,
+        fit_intercept=network.intercept,
+        penalty=network.penalty.pair,
+        random_state=network.seed,
+        **asdict(solver),
+        **({} if network.loss is None else {"loss": network.loss}),
+        **more,
+    )
+    return Fitting(data, y, task, estimator)
+
+
+def _check_penalty(block: Block, activation: str, penalty: Penalty, X: NDArray[Any], outputs: int) -> None:
+    """Norms that the block does not have, or that cannot be judged, are wrong use, told before the work."""
+    try:
+        check_penalty(penalty, block, activation)
+        gauge_of(penalty, *block.weights(torch.zeros(1, *X.shape[1:], dtype=torch.float64), outputs))
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--penalty") from None
+
+
+def _outputs(y: NDArray[Any], task: str, loss: str | None, readout: str) -> int:
+    """How many numbers the network is to say of a sample, or of a token."""
+    if task == "classification":
+        classes = len(np.unique(y))
+        return 1 if loss == "logistic" and classes == 2 else classes
+    single = y.ndim == (2 if readout == "tokens" else 1)
+    return 1 if single else y.shape[-1]
+
+
+def _as_numbers(path: Path, y: NDArray[Any]) -> NDArray[np.float64]:
+    if y.dtype.kind not in "biuf":
+        raise ValueError(
+            f"{path}: the target is not a number; a regression needs numbers, or use --task classification."
+        )
+    return y.astype(np.float64)

@@ -1,0 +1,97 @@
+"""The settings of the estimators, each said once: its name, type, default, and what it means.
+
+A dataclass makes an estimator's constructor of those it inherits: keywords only, kept as they were given, and nothing
+else done, as scikit-learn wants it.
+"""
+# ruff: noqa: RUF009 — `setting` is dataclasses.field with a meaning
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from textwrap import fill
+from typing import Any, TypeVar
+
+from provenet.blocks.base import Block
+from provenet.gauges.prox.mixed import WEIGHT_DECAY
+
+Kind = TypeVar("Kind", bound=type)
+
+
+def setting(default: Any, meaning: str) -> Any:
+    return field(default=default, metadata={"meaning": meaning})
+
+
+def documented(kind: Kind) -> Kind:
+    """The class, with the meaning of all its settings in its docstring."""
+    listed = [
+        f"    {each.name} : {each.type}, default {each.default!r}\n"
+        + fill(each.metadata["meaning"], 110, initial_indent=" " * 8, subsequent_indent=" " * 8)
+        for each in fields(kind)
+    ]
+    kind.__doc__ = f"{(kind.__doc__ or '').rstrip()}\n\n    Parameters\n    ----------\n" + "\n".join(listed) + "\n    "
+    return kind
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Settings:
+    """What all estimators have."""
+
+    block: str | Block = setting("mlp", "a name, or a block object with settings of its own")
+    activation: str = setting("gated_relu", '"gated_relu", "relu" or "linear"')
+    n_gates: int | Any = setting(
+        100,
+        'how many gates to sample, or gate vectors of your own; for "relu" gates are activation patterns, and "all" '
+        "enumerates every one there is, so that the certificate speaks of all ReLU networks",
+    )
+    readout: str = setting(
+        "mean", 'over the tokens of a block that has them, or "tokens", with a label (n, s) or target for each'
+    )
+    fit_intercept: bool = setting(
+        True, 'for "mlp" alone: gives X a column of ones, whose weights are penalised like the others'
+    )
+    solver: str | Any = setting("auto", "as in `provenet.solve`")
+    tol: float = setting(1e-4, "the relative gap to be certified")
+    max_steps: int | None = setting(None, "as in `provenet.solve`")
+    max_seconds: float | None = setting(None, "as in `provenet.solve`")
+    verbose: int = setting(0, "1 prints each look at the gap")
+    random_state: Any = setting(0, "for the gates that are sampled")
+    whiten: bool = setting(
+        False,
+        "makes XXᵀ = I first (ZCA, for tables with no more samples than features), and does the same to new data",
+    )
+    penalty: tuple[float, float] = setting(
+        WEIGHT_DECAY, "the norms (C, R) of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), as in `provenet.formulate`"
+    )
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ClassifierSettings(Settings):
+    loss: str = setting("softmax", '"softmax" or "logistic"')
+    class_weight: Mapping[Any, float] | str | None = setting(None, 'a dict, or "balanced"')
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RegressorSettings(Settings):
+    loss: str = setting("squared", '"squared", ½‖f − y‖², or "huber"')
+    delta: float = setting(1.0, "the huber loss is quadratic within it, and linear beyond")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OneBeta:
+    """Of training at one β."""
+
+    beta: float = setting(0.1, "the weight decay")
+    warm_start: bool = setting(False, "begins at the last solution where sizes and gates agree")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ManyBetas:
+    """Of choosing β."""
+
+    betas: int | Sequence[float] = setting(
+        20, "how many, log-spaced from β_max down to beta_ratio·β_max, or the values"
+    )
+    beta_ratio: float = setting(1e-3, "the smallest β in parts of β_max")
+    cv: Any = setting(5, "as in scikit-learn")
+    scoring: Any = setting(None, "as in scikit-learn; by default accuracy or R²")

@@ -1,0 +1,95 @@
+"""From a block and data to a problem."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from provenet.blocks import Block
+from provenet.formulation.data import read_data
+from provenet.formulation.gates import find_gates
+from provenet.formulation.gauge import gauge_for
+from provenet.formulation.units import normalised
+from provenet.gauges.prox.mixed import WEIGHT_DECAY
+from provenet.losses import Loss
+from provenet.problem import Problem, Program
+from provenet.statement import Statement
+
+
+def formulate(
+    block: str | Block,
+    X: Any,
+    Y: Any,
+    activation: str = "gated_relu",
+    gates: int | Any = 100,
+    loss: str | type[Loss] = "squared",
+    beta: float = 1e-3,
+    readout: str = "mean",
+    seed: int | None = 0,
+    sample_weight: Any = None,
+    loss_settings: dict[str, Any] | None = None,
+    mask: Any = None,
+    gate_group: Any = None,
+    penalty: tuple[float, float] = WEIGHT_DECAY,
+) -> Problem:
+    """The convex program of a block on data.
+
+    X: samples (n, d), tokens (n, s, d) or images (n, channels, …), by block.  Y: targets (n, c) or (n,); one-hot or
+    integer labels for ``"softmax"``, zeros and ones for ``"logistic"``; (n, s, c) with ``readout="tokens"``.
+    ``gates``: how many to sample, or gate vectors (P, p) of your own; a block with groups has them in each group, or
+    each in the group that ``gate_group`` (P,) names.  For ReLU gates are arrangements, and "all" enumerates them;
+    of whitened X, or rows orthogonal to one another, one open gate is all that is needed (CP §3.3).
+    ``mask`` (n, s), for attention: which tokens are there.  Every loss is a sum over samples, each times its
+    ``sample_weight``; samples of weight zero are left out.
+    ``penalty`` (C, R), for MLPs: the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), where u_j and v_j are
+    the first and the second layer of neuron j (BM Lemma 3.1); (2, 2) is weight decay.  ReLU has (2, 2) and (2, 1).
+    """
+    statement = Statement.of(
+        block,
+        loss,
+        beta,
+        activation=activation,
+        readout=readout,
+        loss_settings=loss_settings,
+        penalty=penalty,
+        complete=are_all(gates),
+    )
+    return pose(statement, X, Y, gates, seed=seed, sample_weight=sample_weight, mask=mask, gate_group=gate_group)
+
+
+def are_all(gates: int | Any) -> bool:
+    """Whether all arrangements are asked for; there is no other word for gates."""
+    if isinstance(gates, str) and gates != "all":
+        raise ValueError(f"gates: {gates!r} is unknown; give a number, gate vectors, or for 'relu' 'all'.")
+    return isinstance(gates, str)
+
+
+@torch.inference_mode(False)
+def pose(
+    statement: Statement,
+    X: Any,
+    Y: Any,
+    gates: int | Any = 100,
+    *,
+    seed: int | None = 0,
+    sample_weight: Any = None,
+    mask: Any = None,
+    gate_group: Any = None,
+) -> Problem:
+    """The statement on data; arguments as `formulate` has them.  Gates are found anew where it is complete."""
+    block = statement.block
+    data = read_data(statement, X, Y, sample_weight, mask)
+    on = block.on(data.X, data.Y.shape[-1], statement.readout, data.mask)
+    found = find_gates(statement, on, gates, seed, gate_group)
+    loss = statement.make_loss(data.Y, data.weight)
+    scaled_loss, units = normalised(loss, block.size(data.X), block.degree)
+    operator = on.operator(found, units.x)
+    if operator.output_shape != data.Y.shape:
+        needed = tuple(operator.output_shape)
+        raise ValueError(f"Y: block {block.name!r} on this X needs {needed}, got {tuple(data.Y.shape)}.")
+    gauge = gauge_for(statement, on, found)
+    program = Program(operator, scaled_loss, gauge, units.normalised_beta(statement.beta))
+    told = replace(statement, loss_settings={**statement.loss_settings, **loss.settings()})  # defaults included
+    return Problem(told, data.X, data.mask, loss, found, program, units)

@@ -1,0 +1,104 @@
+"""Which gates a problem has: sampled, given, or all arrangements of the data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from numbers import Integral
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from provenet import memory
+from provenet.blocks import OnData
+from provenet.data.validation import as_tensor, check_finite
+from provenet.gates import Gates, distinct_gates, sample_gates
+from provenet.gates.arrangements import arrangements
+from provenet.gates.interior import moved_inside
+from provenet.gates.spike_free import open_gate, spike_free_stretch
+from provenet.gauges.prox.mixed import WEIGHT_DECAY
+from provenet.statement import Statement
+
+
+def find_gates(statement: Statement, on: OnData, wanted: Any, seed: int | None, group: Any) -> Gates:
+    """``wanted``: how many to sample in each group, or vectors (P, p) and the ``group`` (P,) of each, None: in every
+    group.  Neither matters for linear activation, which has none, nor where all arrangements are to be found."""
+    if statement.activation == "linear":
+        return on.open_gates()
+    if statement.complete:
+        return _all_arrangements(on, alone=statement.penalty == WEIGHT_DECAY)
+    if isinstance(wanted, Integral) and not isinstance(wanted, bool):
+        if group is not None:
+            raise ValueError("gate_group: it goes with gate vectors, one number for each.")
+        gates = _sampled(on, int(wanted), seed)
+    else:
+        gates = _given(on, wanted, group)
+    return _inside(on, gates) if statement.activation == "relu" else gates
+
+
+def _sampled(on: OnData, count: int, seed: int | None) -> Gates:
+    if count < 1:
+        raise ValueError(f"gates: at least one gate is needed, got {count}.")
+    if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
+        raise ValueError(f"seed: it must be a whole number from zero on, or None, got {seed!r}.")
+    _check_room(on, count)
+    return _together([sample_gates(rows.patterns, rows.p, count, seed) for rows in on.groups])
+
+
+def _given(on: OnData, wanted: Any, group: Any) -> Gates:
+    vectors = as_tensor(wanted, "gates")
+    if vectors.ndim != 2 or vectors.shape[0] == 0 or vectors.shape[1] != on.p:
+        raise ValueError(f"gates: gate vectors need shape (P, {on.p}), got {tuple(vectors.shape)}.")
+    check_finite(vectors, "gates")
+    _check_room(on, len(vectors))
+    each = [vectors] * len(on.groups) if group is None else _split(vectors, group, len(on.groups))
+    return _together([distinct_gates(own, rows.decided(own)) for rows, own in zip(on.groups, each, strict=True)])
+
+
+def _together(found: list[tuple[Tensor, Tensor]]) -> Gates:
+    """Vectors and patterns of each group, one group after the other."""
+    if len(found) == 1:
+        return Gates(*found[0])
+    group = torch.arange(len(found)).repeat_interleave(torch.tensor([len(vectors) for vectors, _ in found]))
+    vectors, patterns = zip(*found, strict=True)
+    return Gates(torch.cat(vectors), torch.cat(patterns), group)
+
+
+def _split(vectors: Tensor, wanted: Any, groups: int) -> list[Tensor]:
+    """The gate vectors of each group."""
+    group = as_tensor(wanted, "gate_group")
+    if group.shape != vectors.shape[:1]:
+        raise ValueError(f"gate_group: it goes with gate vectors, one number for each, got shape {tuple(group.shape)}.")
+    if set(group.tolist()) != set(range(groups)):
+        raise ValueError(f"gate_group: with {groups} groups it needs gates of each, 0 to {groups - 1}.")
+    return [vectors[group == b] for b in range(groups)]
+
+
+def _check_room(on: OnData, count: int) -> None:
+    """A pattern for every row and gate, as truth values and as numbers."""
+    rows, gates = len(on.groups[0]), count * len(on.groups)
+    memory.check_fits(rows * gates * 9, f"gates: {gates} of them on {rows} rows", "Take fewer gates or samples.")
+
+
+def _inside(on: OnData, gates: Gates) -> Gates:
+    """Gate vectors strictly inside the cones of their patterns: a tie is open, but no place for a neuron to start."""
+    assert gates.vectors is not None
+    zero = torch.nonzero(~gates.vectors.any(1)).flatten()
+    if len(zero):
+        raise ValueError(f"gates: gate {int(zero[0])} is zero, and on every row of the data; give it a direction.")
+    if on.table is None:
+        return gates
+    return replace(gates, vectors=moved_inside(gates.vectors, on.table.rows, gates.patterns))
+
+
+def _all_arrangements(on: OnData, alone: bool) -> Gates:
+    """Every arrangement but the one that closes all rows; ``alone``: of orthogonal rows the open one is enough."""
+    if on.table is None:
+        raise ValueError(
+            f"gates: 'all' needs a table of rows, which block {on.block.name!r} has not; sample some instead."
+        )
+    rows = on.table.rows
+    stretch = spike_free_stretch(rows) if alone else None
+    if stretch is not None:
+        return Gates(*open_gate(rows), stretch=stretch)
+    return Gates(*distinct_gates(*arrangements(rows)))

@@ -1,0 +1,29 @@
+"""The gauge of a statement's penalty, for ReLU within the cones of its gates."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from provenet.blocks import OnData
+from provenet.blocks.implicit import implicit_cones
+from provenet.cones import Cones
+from provenet.gates import Gates
+from provenet.gates.arrangements import doubt
+from provenet.gauges import ConeColumns, ConeNuclear, Gauge, SpikeFree
+from provenet.gauges.prox.mixed import gauge_of
+from provenet.statement import ONE_OUTPUT_EACH, Statement
+
+
+def gauge_for(statement: Statement, on: OnData, gates: Gates) -> Gauge:
+    if statement.activation != "relu":
+        return gauge_of(statement.penalty, on.p, on.q)
+    assert gates.vectors is not None
+    if on.table is None:
+        return ConeNuclear(implicit_cones(on, gates))
+    cones = Cones.of(on.table.rows, gates.patterns, gates.vectors, on.table.noise)
+    if gates.stretch is not None:
+        return SpikeFree(cones, stretch=gates.stretch)
+    if statement.complete:
+        cones = replace(cones, doubt=doubt(on.table.rows))
+    columns = statement.penalty == ONE_OUTPUT_EACH and on.q > 1  # of one output all norms are one
+    return ConeColumns(cones) if columns else ConeNuclear(cones)

@@ -1,0 +1,19 @@
+"""The gates of a problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Gates:
+    """vectors (P, p): None for linear activation, which has one open gate a group.  patterns (P, n·ρ) bool, all ones
+    for linear activation.  group (P,): the group of features each gate sees, None where the block has one group.
+    stretch: one open gate is all that the data need, its neurons so many times longer (`spike_free_stretch`)."""
+
+    vectors: Tensor | None
+    patterns: Tensor
+    group: Tensor | None = None
+    stretch: float | None = None

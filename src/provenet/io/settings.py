@@ -1,0 +1,84 @@
+"""Settings ↔ JSON: plain values as they are, blocks and methods as a name with settings of their own."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import MISSING, asdict, fields
+from math import isfinite
+from typing import Any
+
+import numpy as np
+
+from provenet.blocks import Block, make_block
+from provenet.io.schema import SchemaError, take
+from provenet.solvers import Method
+
+
+class NotSaved:
+    """In place of a value that could not be written."""
+
+
+def encode(name: str, value: Any) -> Any:
+    """What is neither plain nor of this package is told, and left at its default."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not isfinite(value):
+        return {"float": str(value)}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, Block):
+        return {"block": value.name, "settings": dict(value.settings())}
+    if isinstance(value, Method) and type(value) in _methods():
+        return {"method": type(value).__name__, "settings": {k: encode(k, v) for k, v in asdict(value).items()}}  # type: ignore[call-overload]
+    if isinstance(value, dict):
+        return {"pairs": [[encode(name, k), encode(name, v)] for k, v in value.items()]}
+    if isinstance(value, (list, tuple)):
+        return {"list": [encode(name, item) for item in value]}
+    warnings.warn(
+        f"{name}: {value!r} cannot be written to a file; the loaded model has the default instead.", stacklevel=4
+    )
+    return {"not_saved": repr(value)}
+
+
+def decode(value: Any) -> Any:
+    """What `encode` was given; `NotSaved` where it could not be written."""
+    if not isinstance(value, dict):
+        return value
+    if "block" in value:
+        return make_block(take(value, "block", str), **take(value, "settings", dict))
+    if "method" in value:
+        return _method(take(value, "method", str), decode_all(take(value, "settings", dict)))
+    if "pairs" in value:
+        return {decode(k): decode(v) for k, v in take(value, "pairs", list)}
+    if "float" in value:
+        return float(take(value, "float", str))
+    if "list" in value:
+        return [decode(item) for item in take(value, "list", list)]
+    return NotSaved
+
+
+def decode_all(saved: dict[str, Any]) -> dict[str, Any]:
+    """Those that were written, by name."""
+    decoded = {name: decode(value) for name, value in saved.items()}
+    return {name: value for name, value in decoded.items() if value is not NotSaved}
+
+
+def _method(name: str, settings: dict[str, Any]) -> Method[Any]:
+    kinds = {kind.__name__: kind for kind in _methods()}
+    if name not in kinds:
+        raise SchemaError(f"method: {name!r} is none of {', '.join(sorted(kinds))}")
+    kind: Any = kinds[name]
+    for each in fields(kind):  # settings that are dataclasses themselves were written as their fields
+        if each.name in settings and each.default_factory is not MISSING:
+            settings[each.name] = each.default_factory(**settings[each.name])
+    return kind(**settings)
+
+
+def _methods() -> list[type[Method[Any]]]:
+    """Those of this package: another's class is code, which no file names."""
+    found: list[type[Method[Any]]] = []
+    new = Method.__subclasses__()
+    while new:
+        found += new
+        new = [below for each in new for below in each.__subclasses__()]
+    return [kind for kind in found if kind.__module__.startswith("provenet.")]

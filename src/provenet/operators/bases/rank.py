@@ -1,0 +1,29 @@
+"""Directions that data leave unused."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+_ROWS = 2**16  # at a time, where they pass through a factorisation
+_PAYS = 0.9  # of the directions: with more of them in use, fewer are not worth the change
+
+
+def span(rows: Tensor) -> Tensor:
+    """An orthonormal basis (p, r) of the span of rows (…, p), up to rounding; r is one at least."""
+    p = rows.shape[-1]
+    flat = rows.reshape(-1, p)
+    if len(flat) > 4 * p:  # its triangle has the same singular values and right singular vectors
+        triangle = flat[:0]
+        for some in flat.split(max(_ROWS, 4 * p)):
+            triangle = torch.linalg.qr(torch.cat([triangle, some]), mode="r").R
+        flat = triangle
+    _, sigma, Vh = torch.linalg.svd(flat, full_matrices=False)
+    rank = int((sigma > sigma.max() * max(rows.shape) * torch.finfo(rows.dtype).eps).sum())
+    return Vh[: max(rank, 1)].T
+
+
+def paying_span(rows: Tensor) -> Tensor | None:
+    """The `span` (p, r), where it is so much smaller than p that it pays."""
+    basis = span(rows)
+    return basis if basis.shape[1] <= _PAYS * rows.shape[-1] else None

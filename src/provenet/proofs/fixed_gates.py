@@ -1,0 +1,75 @@
+"""The certificate of a module without ReLUs: among all networks with its own gates, on data that come in batches."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from provenet.blocks.outputs import outputs_in_batches
+from provenet.certificates import Certificate, certificate_of, check_same_map
+from provenet.data.validation import check_finite
+from provenet.formulation.units import normalised
+from provenet.gauges import NuclearNorm
+from provenet.losses.base import power_of_four
+from provenet.nn import TwoLayer
+from provenet.problem import Program
+from provenet.proofs.stream import Stream
+from provenet.proofs.streamed import OwnGates, StreamedOperator
+from provenet.variable import Factors
+
+
+def certify_among_own_gates(
+    network: TwoLayer, stream: Stream, own: OwnGates, weight: Tensor | None, mean: bool, tol: float
+) -> Certificate:
+    """weight (n,): of the samples, None: one each.  mean: the statement's β is that of a mean over samples."""
+    seen = _first_pass(network, stream, own)
+    statement = stream.statement.summed(mean, len(seen.target))
+    loss, units = normalised(statement.make_loss(seen.target, weight), seen.size, statement.block.degree)
+    kept, place = own.distinct()
+    operator = StreamedOperator(stream, own, kept, tuple(seen.target.shape), units.x)
+    program = Program(operator, loss, NuclearNorm(), units.normalised_beta(statement.beta))
+    factors = Factors(network.first.detach(), network.second.detach(), place[own.of_neuron]).scaled(units.z**-0.5)
+    prediction = seen.prediction / units.y
+    return certificate_of(program, prediction, factors, statement.beta, units.value, statement.scope, tol)
+
+
+class _Seen(NamedTuple):
+    """prediction and target (n, …, c), and the size of the largest entry of X."""
+
+    prediction: Tensor
+    target: Tensor
+    size: float
+
+
+def _first_pass(network: TwoLayer, stream: Stream, own: OwnGates) -> _Seen:
+    """What is kept of the data.  Network and convex program must be the same function of them, gates be decided."""
+    block = stream.statement.block
+    neurons = Factors(network.first.detach(), network.second.detach(), own.of_neuron)
+    predictions: list[Tensor] = []
+    targets: list[Tensor] = []
+    convex: list[Tensor] = []
+    size = 0.0
+    for batch in stream:
+        prediction = outputs_in_batches(network, batch.X, batch.mask, len(batch.X))
+        if prediction.shape != batch.Y.shape:
+            raise ValueError(
+                f"Y: the module's outputs are {tuple(prediction.shape)}, the targets {tuple(batch.Y.shape)}."
+            )
+        if targets and targets[0].shape[1:] != batch.Y.shape[1:]:
+            raise ValueError("data: with readout='tokens' every batch needs the same number of tokens.")
+        check_finite(prediction, "module: an output")
+        data = block.on(batch.X, batch.Y.shape[-1], stream.statement.readout, batch.mask)
+        gates = own.on(data)
+        own.remember(gates)
+        here = block.size(batch.X)
+        unit = power_of_four(here)
+        operator = data.operator(gates, unit)
+        predictions.append(prediction)
+        convex.append(operator.forward_factors(neurons) * unit**block.degree)
+        targets.append(batch.Y)
+        size = max(size, here)
+    prediction, target = torch.cat(predictions), torch.cat(targets)
+    check_same_map(torch.cat(convex), prediction, float(target.abs().max()))
+    return _Seen(prediction, target, size)

@@ -1,0 +1,133 @@
+"""The certificate of a module on data, at whatever point a training loop left it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from provenet.blocks import block_of
+from provenet.blocks.outputs import batch_size, outputs_in_batches
+from provenet.certificates import Certificate, check_same_map
+from provenet.data.validation import check_finite
+from provenet.formulation import pose
+from provenet.losses import Loss
+from provenet.nn import TwoLayer
+from provenet.problem import Problem
+from provenet.proofs.fixed_gates import certify_among_own_gates
+from provenet.proofs.foreign import Reading, read_module
+from provenet.proofs.relu import certify_relu
+from provenet.proofs.source import Chunks, Flattened, as_source, sample_shape
+from provenet.proofs.stream import Stream
+from provenet.proofs.streamed import OwnGates
+from provenet.statement import Statement
+
+
+def certify_module(
+    module: Any,
+    data: Any,
+    *,
+    loss: str | type[Loss] | None = None,
+    beta: float | None = None,
+    tol: float = 1e-4,
+    mean: bool = False,
+    sample_weight: Any = None,
+    loss_settings: dict[str, Any] | None = None,
+    sharpen: float = 0.0,
+) -> Certificate:
+    """That of a module of ours, or of an ordinary two-layer ReLU network; arguments as `certify` has them."""
+    if loss is None or beta is None:
+        raise ValueError("loss, beta: to certify a module both must be given, as they were in training.")
+    if mean and sample_weight is not None:
+        raise ValueError("mean: with sample_weight a mean has two meanings; give the beta of the weighted sum.")
+    inner = _unwrapped(module)
+    source, weight = as_source(data, sample_weight)
+    read = read_module(inner, sample_shape(source) if isinstance(inner, nn.Sequential) else ())
+    network = read.network
+    if sharpen and not network.relu:
+        raise ValueError("sharpen: it goes with ReLU networks; solve the problem of this one instead, it is convex.")
+    statement = _statement(network, loss, beta, loss_settings)
+    own = OwnGates(statement.block, network)
+    batches = Flattened(source) if read.flatten else source
+    stream = Stream(
+        statement,
+        network.first.shape[1],
+        network.second.shape[1],
+        batches,
+        ordered=isinstance(source, Chunks),
+        width=len(own) + len(network.first),
+    )
+    if not network.relu:
+        return certify_among_own_gates(network, stream, own, weight, mean, tol)
+    samples = _gathered(stream)
+    _check_same(inner, read, source, samples)
+    return _certify_relu(read, statement.summed(mean, len(samples.Y)), samples, weight, tol, sharpen)
+
+
+def _statement(
+    network: TwoLayer, loss: str | type[Loss], beta: float, loss_settings: dict[str, Any] | None
+) -> Statement:
+    """What the module was trained for."""
+    readout = network.settings.get("readout", "mean")
+    return Statement.of(
+        block_of(network), loss, beta, activation=network.activation, readout=readout, loss_settings=loss_settings
+    )
+
+
+def _certify_relu(
+    read: Reading, statement: Statement, data: _Data, weight: Tensor | None, tol: float, sharpen: float
+) -> Certificate:
+    def posed(gates: Any) -> Problem:
+        said = replace(statement, complete=isinstance(gates, str))
+        return pose(said, data.X, data.Y, gates, sample_weight=weight, mask=data.mask)
+
+    return certify_relu(read.network, read.back, posed, tol, sharpen)
+
+
+def _unwrapped(module: Any) -> nn.Module:
+    """The module itself, without what torch.compile or DistributedDataParallel put around it."""
+    inner = module
+    while not isinstance(inner, (TwoLayer, nn.Sequential)):
+        wrapped = inner
+        inner = getattr(wrapped, "_orig_mod", None) or getattr(wrapped, "module", None)
+        if not isinstance(inner, nn.Module):
+            raise ValueError(
+                f"module: a Problem or one of provenet.nn's modules is needed, got {type(module).__name__}; or an "
+                "nn.Sequential of two layers with a ReLU between them. "
+                "Of a deeper network certify such a head on the features it gets."
+            )
+    return inner
+
+
+class _Data(NamedTuple):
+    X: Tensor
+    Y: Tensor
+    mask: Tensor | None
+
+
+def _gathered(stream: Stream) -> _Data:
+    """All samples at once."""
+    batches = list(stream)
+    if len({batch.X.shape[1:] for batch in batches}) > 1:
+        raise ValueError("data: a ReLU network is judged on all samples at once; they need one shape, tokens included.")
+    masks = [torch.ones(batch.X.shape[:2], dtype=torch.bool) if batch.mask is None else batch.mask for batch in batches]
+    masked = any(batch.mask is not None for batch in batches)
+    X, Y = torch.cat([batch.X for batch in batches]), torch.cat([batch.Y for batch in batches])
+    return _Data(X, Y, torch.cat(masks) if masked else None)
+
+
+def _check_same(module: nn.Module, read: Reading, source: Iterable[Any], data: _Data) -> None:
+    """The user's module must compute what was read of it, or the certificate is of another network."""
+    double = copy.deepcopy(module).to(device="cpu", dtype=torch.float64).eval()
+    inputs = data.X if not read.flatten else data.X.reshape(len(data.X), *sample_shape(source))
+    size = batch_size(block_of(read.network), read.network, data.X)
+    said = outputs_in_batches(double, inputs, data.mask, size)
+    known = outputs_in_batches(read.network, data.X, data.mask, size)
+    check_finite(said, "module: an output")
+    if said.shape != data.Y.shape:
+        raise ValueError(f"Y: the module's outputs are {tuple(said.shape)}, the targets {tuple(data.Y.shape)}.")
+    check_same_map(known, said, float(data.Y.abs().max()))

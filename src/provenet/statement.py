@@ -1,0 +1,140 @@
+"""What is minimised, data aside: said once, and the same to a problem, a saved model, an estimator and a command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from numbers import Real
+from typing import Any
+
+from torch import Tensor
+
+from provenet.blocks import MLP, Block, make_block
+from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, as_penalty, written
+from provenet.losses import LOSSES, Loss
+from provenet.nn.base import ACTIVATIONS, READOUTS
+from provenet.word import Word
+
+ONE_OUTPUT_EACH: Penalty = (2.0, 1.0)
+
+
+class Scope(Word):
+    """Among which networks a certificate compares."""
+
+    LINEAR = "linear"
+    FIXED_GATES = "fixed_gates"
+    ALL_ARRANGEMENTS = "all_arrangements"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """The objective Σ_i L(f(X_i), Y_i) + β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), and which networks f may be.
+
+    ``loss`` is a class, to be given targets; ``penalty`` the norms (C, R); ``complete``: the gates are all arrangements
+    the data have.  Which gates these are, or were chosen, is data: see `Problem.gates`.  Every statement is one that
+    can be posed: a wrong one raises ValueError, naming the setting.
+    """
+
+    block: Block
+    loss: type[Loss]
+    beta: float
+    activation: str = "gated_relu"
+    readout: str = "mean"
+    loss_settings: Mapping[str, Any] = field(default_factory=dict)
+    penalty: Penalty = WEIGHT_DECAY
+    complete: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        block: str | Block,
+        loss: str | type[Loss],
+        beta: float,
+        *,
+        loss_settings: Mapping[str, Any] | None = None,
+        penalty: Any = WEIGHT_DECAY,
+        **rest: Any,
+    ) -> Statement:
+        """As a user says it: blocks and losses by name, norms as any pair."""
+        check_beta(beta)
+        settings, norms = dict(loss_settings or {}), as_penalty(penalty)
+        kind = loss_kind(loss)
+        return cls(make_block(block), kind, float(beta), loss_settings=settings, penalty=norms, **rest)
+
+    def __post_init__(self) -> None:
+        if self.activation not in ACTIVATIONS:
+            known = ", ".join(map(repr, ACTIVATIONS))
+            raise ValueError(f"activation: {self.activation!r} is unknown; choose one of {known}.")
+        if self.complete and self.activation != "relu":
+            raise ValueError(f"gates: 'all' enumerates the arrangements of ReLU, not those of {self.activation!r}.")
+        if self.readout not in READOUTS:
+            raise ValueError(f"readout: {self.readout!r} is unknown; choose 'mean' or 'tokens'.")
+        if self.readout == "tokens" and not self.block.tokens:
+            raise ValueError(f"readout: block {self.block.name!r} has one output a sample, no tokens; choose 'mean'.")
+        check_penalty(self.penalty, self.block, self.activation)
+        check_beta(self.beta)
+
+    @property
+    def scope(self) -> Scope:
+        """What a certificate speaks of."""
+        if self.activation == "linear":
+            return Scope.LINEAR
+        return Scope.ALL_ARRANGEMENTS if self.complete else Scope.FIXED_GATES
+
+    def with_beta(self, beta: float) -> Statement:
+        check_beta(beta)
+        return replace(self, beta=float(beta))
+
+    def summed(self, mean: bool, n: int) -> Statement:
+        """With β of a sum over n samples, where it was that of their ``mean``: β_mean = β/n."""
+        return self.with_beta(self.beta * n) if mean else self
+
+    def make_loss(self, target: Tensor, weight: Tensor | None) -> Loss:
+        """The loss on targets (n, …, c), the samples with weights (n,)."""
+        try:
+            return self.loss(target, weight, **self.loss_settings)
+        except TypeError as error:
+            found = dict(self.loss_settings)
+            raise ValueError(f"loss_settings: {found!r} do not fit loss {self.loss.name!r} ({error}).") from None
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, ready for JSON."""
+        return {
+            "block": self.block.name,
+            "block_settings": dict(self.block.settings()),
+            "activation": self.activation,
+            "complete": self.complete,
+            "readout": self.readout,
+            "loss": self.loss.name,
+            "loss_settings": dict(self.loss_settings),
+            "beta": self.beta,
+            "penalty": written(self.penalty),
+        }
+
+
+def loss_kind(loss: str | type[Loss]) -> type[Loss]:
+    """A loss by name, or the class itself."""
+    if isinstance(loss, type) and issubclass(loss, Loss):
+        return loss
+    if not isinstance(loss, str) or loss not in LOSSES:
+        raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, LOSSES))} or a Loss class.")
+    return LOSSES[loss]
+
+
+def check_beta(beta: float) -> None:
+    if isinstance(beta, bool) or not isinstance(beta, Real) or not (0 < beta < float("inf")):
+        raise ValueError(f"beta: it must be a positive, finite number, got {beta!r}.")
+
+
+def check_penalty(norms: Penalty, block: Block, activation: str) -> None:
+    """Whether networks of this block can be judged by the norms (C, R)."""
+    if norms != WEIGHT_DECAY and not isinstance(block, MLP):
+        raise ValueError(
+            f"penalty: ({norms[0]:g}, {norms[1]:g}) goes with block 'mlp', not with {block.name!r}; choose (2, 2), "
+            "weight decay."
+        )
+    if activation == "relu" and norms not in (WEIGHT_DECAY, ONE_OUTPUT_EACH):
+        raise ValueError(
+            f"penalty: ({norms[0]:g}, {norms[1]:g}) of ReLU networks has no bound of how hard a neuron in its cone can "
+            "pull; choose (2, 2), weight decay, or (2, 1), neurons with one output each; or activation 'gated_relu'."
+        )

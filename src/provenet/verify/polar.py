@@ -1,0 +1,87 @@
+"""The polar max_k γ°(A_k*Θ) over every gate: never less than it is, rounding included."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from provenet.verify.cones import cone_bound, is_reached, sectors
+from provenet.verify.groups import Groups
+from provenet.verify.losses import EPS
+from provenet.verify.norms import checked, pull_of_one, strongest
+from provenet.verify.samples import Samples
+from provenet.verify.types import Statement
+
+Array = NDArray[np.float64]
+Bound = tuple[float, bool]  # and whether it is the number itself
+
+
+def polar(samples: Samples, groups: Groups, theta: Array, statement: Statement) -> Bound:
+    """Over the gates of all groups, for the gradient Θ of the loss at the predictions."""
+    unit = 2.0 ** np.clip(np.frexp(np.abs(theta).max())[1], -1000, 1000)  # squares of what is tiny would vanish
+    found = [_of_group(samples, groups, b, theta / unit, statement) for b in range(groups.count)]
+    largest, exact = max(found)
+    return unit * largest, exact
+
+
+def _of_group(samples: Samples, groups: Groups, b: int, theta: Array, statement: Statement) -> Bound:
+    sizes = groups.first.shape[1], groups.second.shape[1]
+    table = samples.table() if statement.relu and groups.count == 1 else None
+    vectors = groups.judged(b)
+    if statement.all_arrangements:
+        if sizes[0] != 2 or table is None:
+            raise ValueError("all_arrangements: they are found in the plane alone; give gate_vectors instead.")
+        vectors = sectors(table)
+    slopes, hidden_by_rounding = _slopes(samples, groups, b, groups.columns(theta, b), vectors)
+    norms = checked(statement.penalty)
+    if table is None or vectors is None:
+        largest, exact = max(strongest(G, norms) for G in slopes), not statement.relu
+    else:
+        largest, exact = _in_cones(slopes, vectors, table, norms)
+    bound = hidden_by_rounding * pull_of_one(norms, *sizes) + largest
+    if not np.isfinite(bound):
+        raise ValueError("X, Y: at these sizes the dual leaves the range of float64; rescale them.")
+    return bound, exact
+
+
+def _slopes(samples: Samples, groups: Groups, b: int, theta: Array, vectors: Array | None) -> tuple[Array, float]:
+    """A_k*Θ (p, q) of each gate of group b, and what rounding may hide in one, in Frobenius' norm."""
+    sizes = groups.first.shape[1], groups.second.shape[1]
+    slopes = np.zeros((1 if vectors is None else len(vectors), *sizes))
+    total = np.zeros(sizes)  # what the entries of every slope add up, in absolute value
+    form, bound = samples.form, samples.form.absolute()
+    terms = 0
+    for rows, x in samples.batches():
+        x = groups.columns(x, b)
+        ready = form.prepare(x)
+        at = samples.at_tokens(theta[rows], rows, form.tokens(ready))
+        sides = form.hidden(ready, np.zeros((1, sizes[0])) if vectors is None else vectors)
+        for k in range(len(slopes)):
+            slopes[k] += form.slope(ready, sides[:, :, k] >= 0, at)
+        total += bound.slope(bound.prepare(np.abs(x)), np.ones(sides.shape[:2], dtype=bool), np.abs(at))
+        terms = max(terms, sides.shape[0] * sides.shape[1])
+    # an entry rounds where X is prepared, in the sum over a batch, and where batches are added
+    roundings = samples.X[0].size + terms + len(samples.X) // samples.size + 8
+    return slopes, roundings * EPS * _frobenius_norm(total)
+
+
+def _in_cones(slopes: Array, vectors: Array, table: Array, norms: tuple[float, float]) -> Bound:
+    """max_k γ°(G_k) over the cones of the gates' activation patterns on unit rows, the largest pulls first."""
+    pulls = np.array([strongest(G, norms) for G in slopes])
+    found, exact = 0.0, True
+    for k in np.argsort(-pulls):
+        if pulls[k] <= found:
+            break
+        cone = np.where((table @ vectors[k] >= 0)[:, None], table, -table)
+        # with the 1-norm for second layers a neuron writes to one output; else all outputs are judged together
+        for G in slopes[k].T[:, :, None] if norms[1] == 1 else slopes[k][None]:
+            bound = cone_bound(G, cone)
+            if bound > found:
+                found, exact = bound, is_reached(G, cone, bound)
+    return found, exact
+
+
+def _frobenius_norm(G: Array) -> float:
+    """Without squares of huge numbers."""
+    largest = float(np.abs(G).max())
+    return largest * float(np.linalg.norm(G / largest)) if largest > 0 else 0.0
