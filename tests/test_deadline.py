@@ -15,7 +15,7 @@ from provenet import deadline
 from provenet.cones import Cones, cone_pca, project
 from provenet.gauges import ConeNuclear
 from provenet.polar.everywhere import Pull, strongest
-from provenet.solvers.cones.bm import ReluBM
+from provenet.solvers.cones.bm import ConeBM
 from provenet.solvers.loop import Limits, run
 
 
@@ -102,7 +102,7 @@ def test_a_run_keeps_its_time_and_is_certified(problem: pn.Problem, method: str)
 
 
 def test_what_was_reached_since_the_last_look_survives_an_interrupt(problem: pn.Problem) -> None:
-    class Rare(ReluBM):
+    class Rare(ConeBM):
         check_every = 100
         reached = math.nan
 

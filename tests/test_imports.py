@@ -18,7 +18,7 @@ FLOORS = (
     {"polar", "blocks"},
     {"statement"},
     {"problem"},
-    {"formulation", "certificates"},
+    {"formulation", "certificates", "reductions"},
     {"solvers"},
     {"proofs"},
     {"estimators"},

@@ -45,8 +45,8 @@ class Program(Placed, Generic[G_co]):
 
     @cached_property
     def beta_max(self) -> float:
-        """max_k γ°(A_k*∇L(0)): from here on Z = 0 is optimal."""
-        return float(self.polar(self.loss.gradient(torch.zeros_like(self.loss.target))).upper.max())
+        """max_k γ°(−A_k*∇L(0)): from here on Z = 0 is optimal."""
+        return float(self.polar(-self.loss.gradient(torch.zeros_like(self.loss.target))).upper.max())
 
     def polar(self, theta: Tensor, final: bool = False) -> Bounds:
         """γ°(A_k*Θ) of every gate, bounded from both sides; what rounding in A* can hide is not yet in it.
@@ -72,6 +72,11 @@ class Units(NamedTuple):
     y: float
     value: float
     beta: float
+
+    @property
+    def dual(self) -> float:
+        """Of a dual point Θ, a derivative of the objective by the outputs."""
+        return self.value / self.y
 
     def normalised_beta(self, beta: float) -> float:
         """β in the program's units, where it is a number a program can work with."""

@@ -90,7 +90,9 @@ def test_another_beta(solved: tuple[Case, pn.Solution]) -> None:
     """Optimal at β is not optimal at β/2, nor at 2β."""
     case, solution = solved
     for factor in (0.5, 2.0):
-        assert not pn.certify(case.problem.with_beta(factor * case.problem.beta), solution.network(), TOL).holds(TOL)
+        assert not pn.certify(case.problem.with_beta(factor * case.problem.beta), solution.network(), tol=TOL).holds(
+            TOL
+        )
 
 
 @pytest.mark.parametrize("steps", [0, 1, 2])

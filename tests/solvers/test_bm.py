@@ -14,6 +14,7 @@ from provenet.solvers.loop import Limits, run
 from provenet.solvers.neurons.amplitudes import best_amplitudes
 from provenet.solvers.neurons.bm import BM
 from provenet.solvers.neurons.descent import Plateau
+from provenet.solvers.neurons.first_order import FirstOrderBM
 from provenet.solvers.neurons.hessian import DenseModel, ProductModel
 from provenet.solvers.neurons.newton import NewtonSettings
 from provenet.solvers.neurons.place import compress, gaussian, gradient, place
@@ -102,7 +103,7 @@ def test_zero_is_the_solution_from_beta_max_on() -> None:
     done = run(BM(), program, Limits(1e-10))
     assert done.status is Status.SOLVED
     assert done.factors.n_neurons == 0
-    assert run(BM(optimizer="pgd", epochs=50), program, Limits(1e-8)).status is Status.SOLVED
+    assert run(FirstOrderBM(optimizer="pgd", epochs=50), program, Limits(1e-8)).status is Status.SOLVED
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -121,8 +122,8 @@ def test_the_start_is_left_untouched() -> None:
     program = make_program()
     start = gaussian(program, 2, 0.3, seed=1)
     left, right, gate = start.left.clone(), start.right.clone(), start.gate.clone()
-    for optimizer in ("newton", "gd", "pgd"):
-        run(BM(optimizer=optimizer, epochs=5), program, Limits(1e-12, max_steps=10), start=start)
+    for method in (BM(), FirstOrderBM(optimizer="gd", epochs=5), FirstOrderBM(optimizer="pgd", epochs=5)):
+        run(method, program, Limits(1e-12, max_steps=10), start=start)
         assert torch.equal(start.left, left)
         assert torch.equal(start.right, right)
         assert torch.equal(start.gate, gate)
@@ -133,12 +134,12 @@ def test_a_starved_run_says_so() -> None:
     done = run(BM(), program, Limits(1e-10, max_steps=3))
     assert done.status is Status.MAX_STEPS
     assert min(record.relative_gap for record in done.history) > 1e-10
-    assert run(BM(optimizer="gd", epochs=20, escape=False), program, Limits(1e-10)).status is Status.STALLED
+    assert run(FirstOrderBM(optimizer="gd", epochs=20, finish=None), program, Limits(1e-10)).status is Status.STALLED
 
 
 def test_a_diverging_descent_says_so() -> None:
     program = make_program()
-    done = run(BM(optimizer="gd", rank=3, spread=3.0, learning_rate=1e3, mean=False), program, Limits(1e-6))
+    done = run(FirstOrderBM(optimizer="gd", rank=3, spread=3.0, learning_rate=1e3, mean=False), program, Limits(1e-6))
     assert done.status is Status.NONFINITE
 
 
@@ -154,7 +155,7 @@ def test_gd_is_torchs_sgd_with_momentum_and_plateau() -> None:
     program = make_program(fraction=0.5)
     start = gaussian(program, 2, 0.3, seed=2)
     epochs = 600
-    state = (method := BM(optimizer="gd", learning_rate=2.0, escape=False, epochs=epochs)).init(program, start)
+    state = (method := FirstOrderBM(optimizer="gd", learning_rate=2.0, finish=None, epochs=epochs)).init(program, start)
     left, right = start.left.clone().requires_grad_(), start.right.clone().requires_grad_()
     optimizer = torch.optim.SGD([left, right], lr=2.0, momentum=0.9)
     scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.9)
@@ -172,8 +173,8 @@ def test_gd_is_torchs_sgd_with_momentum_and_plateau() -> None:
             torch.testing.assert_close(state.place.factors.left, left.detach(), rtol=1e-13, atol=1e-15)
     torch.testing.assert_close(state.place.factors.left, left.detach(), rtol=1e-8, atol=1e-10)
     torch.testing.assert_close(state.place.factors.right, right.detach(), rtol=1e-8, atol=1e-10)
-    assert state.first_order.schedule.rate == pytest.approx(optimizer.param_groups[0]["lr"])
-    assert state.first_order.schedule.rate < 2.0  # the plateau was met
+    assert state.descent.schedule.rate == pytest.approx(optimizer.param_groups[0]["lr"])
+    assert state.descent.schedule.rate < 2.0  # the plateau was met
 
 
 def test_plateau_is_torchs() -> None:
@@ -191,14 +192,14 @@ def test_plateau_is_torchs() -> None:
 
 def test_pgd_descends_every_step_and_is_the_formula() -> None:
     program = make_program()
-    method = BM(optimizer="pgd", rank=2, spread=0.5)
+    method = FirstOrderBM(optimizer="pgd", rank=2, spread=0.5)
     state = method.init(program, None)
     before = state.place
     state = method.step(program, state)
     slope = gradient(program, before)
-    damping = (float(slope.norm()) / state.first_order.lipschitz) ** 2
+    damping = (float(slope.norm()) / state.descent.lipschitz) ** 2
     U, V = before.factors.left[:2], before.factors.right[:2]
-    expected = U - state.first_order.rate * torch.linalg.inv(V @ V.T + damping * torch.eye(2)) @ slope[:2, : U.shape[1]]
+    expected = U - state.descent.rate * torch.linalg.inv(V @ V.T + damping * torch.eye(2)) @ slope[:2, : U.shape[1]]
     torch.testing.assert_close(state.place.factors.left[:2], expected, rtol=1e-9, atol=1e-12)
     values = [before.value, state.place.value]
     for _ in range(30):
@@ -212,14 +213,14 @@ def test_pgd_beats_plain_gradient_descent_on_flat_factors() -> None:
     program = make_program()
     start = gaussian(program, 3, 0.05, seed=0)
     best = run(BM(), program, Limits(1e-9)).history[-1].primal
-    pgd = run(BM(optimizer="pgd", epochs=100, escape=False), program, Limits(1e-12), start=start)
-    gd = run(BM(optimizer="gd", epochs=100, escape=False, momentum=0.0), program, Limits(1e-12), start=start)
+    pgd = run(FirstOrderBM(optimizer="pgd", epochs=100, finish=None), program, Limits(1e-12), start=start)
+    gd = run(FirstOrderBM(optimizer="gd", epochs=100, finish=None, momentum=0.0), program, Limits(1e-12), start=start)
     assert pgd.history[-1].primal - best < gd.history[-1].primal - best
 
 
 @pytest.mark.parametrize("optimizer", ["gd", "pgd"])
 def test_first_order_then_escape_ends_with_a_proof(optimizer: str) -> None:
-    done = run(BM(optimizer=optimizer, rank=1, epochs=100), make_program(), Limits(1e-8))
+    done = run(FirstOrderBM(optimizer=optimizer, rank=1, epochs=100), make_program(), Limits(1e-8))
     assert done.status is Status.SOLVED
     assert done.steps > 100
 
@@ -292,4 +293,4 @@ def test_best_amplitudes_drops_what_is_not_needed() -> None:
 )
 def test_wrong_settings_are_named(settings: dict, named: str) -> None:
     with pytest.raises(ValueError, match=named):
-        BM(**settings)
+        FirstOrderBM(**settings)

@@ -13,8 +13,8 @@ from provenet.cones import cone_pca
 from provenet.data.demo import spiral
 from provenet.problem import Problem
 from provenet.solvers import Status
-from provenet.solvers.cones.classic import largest_atom
-from provenet.solvers.cones.frank_wolfe import FrankWolfe, merge
+from provenet.solvers.cones.classic import ClassicFrankWolfe, largest_atom
+from provenet.solvers.cones.frank_wolfe import merge
 from provenet.solvers.cones.second_layers import best_second_layers, distinct
 from provenet.variable import Factors
 
@@ -95,8 +95,8 @@ def test_blocks_whose_cones_have_no_table(block: Any) -> None:
     assert wolfe.certificate.scope == "fixed_gates"
     region = problem.program.gauge.region
     assert bool((region.slack(wolfe.factors.left, wolfe.factors.gate) >= 0).all())
-    total = float(bm.factors.penalty())
-    classic = pn.solve(problem, FrankWolfe(variant="classic", total=total), tol=1e-9, max_steps=20)
+    total = float(bm.factors.penalty()) * problem.units.z
+    classic = pn.solve(problem, ClassicFrankWolfe(total=total), tol=1e-9, max_steps=20)
     nothing = 0.5 * float(np.square(Y).sum())
     assert bm.certificate.dual <= classic.certificate.primal < 0.5 * (nothing + bm.certificate.primal)
 
@@ -104,7 +104,7 @@ def test_blocks_whose_cones_have_no_table(block: Any) -> None:
 def test_the_classic_variant_comes_to_the_same_value() -> None:
     problem = planar(12, 2, 0.3, seed=3)
     best = pn.solve(problem, "frank_wolfe", tol=1e-8)
-    classic = pn.solve(problem, FrankWolfe(variant="classic"), tol=1e-2)
+    classic = pn.solve(problem, ClassicFrankWolfe(), tol=1e-2)
     assert classic.status is Status.SOLVED
     assert classic.certificate.primal >= best.certificate.dual * (1 - 1e-12)
     assert classic.certificate.dual <= best.certificate.primal * (1 + 1e-12)
@@ -117,7 +117,7 @@ def test_the_classic_variant_finds_its_total_soon(n: int, p: int, c: int, share:
     X, Y = rng.standard_normal((n, p)), rng.standard_normal((n, c))
     problem = pn.formulate("mlp", X, Y, "relu", gates="all", loss="squared", beta=1.0)
     problem = problem.with_beta(share * problem.beta_max)
-    classic = pn.solve(problem, FrankWolfe(variant="classic"), tol=1e-2, max_steps=1_000)
+    classic = pn.solve(problem, ClassicFrankWolfe(), tol=1e-2, max_steps=1_000)
     assert classic.status is Status.SOLVED
     assert feasible(problem, classic.factors)
 
@@ -139,17 +139,15 @@ def test_the_classic_variant_at_the_right_total() -> None:
     """CP eq. 14 with the t of the optimum: the constrained problem is the penalised one."""
     problem = planar(12, 2, 0.3, seed=3)
     best = pn.solve(problem, "frank_wolfe", tol=1e-8)
-    total = float(best.factors.penalty())
-    classic = pn.solve(problem, FrankWolfe(variant="classic", total=total), tol=1e-2)
+    total = float(best.factors.penalty()) * problem.units.z
+    classic = pn.solve(problem, ClassicFrankWolfe(total=total), tol=1e-2)
     assert classic.status is Status.SOLVED
-    assert float(classic.factors.penalty()) <= total * (1 + 1e-9)
+    assert float(classic.factors.penalty()) * problem.units.z <= total * (1 + 1e-9)
 
 
 def test_settings_that_make_no_sense_are_named() -> None:
-    with pytest.raises(ValueError, match="variant"):
-        FrankWolfe(variant="modern")
     with pytest.raises(ValueError, match="total"):
-        FrankWolfe(total=-1.0)
+        ClassicFrankWolfe(total=-1.0)
 
 
 def test_second_layers_satisfy_their_optimality_conditions() -> None:

@@ -17,11 +17,11 @@ from provenet.losses import Conjugate, Loss
 from provenet.operators import GatedRows, Operator
 from provenet.problem import Program
 from provenet.solvers import METHODS
-from provenet.solvers.cones.bm import ReluBM
+from provenet.solvers.cones.bm import ConeBM
 from provenet.solvers.cones.frank_wolfe import FrankWolfe
 from provenet.solvers.interior.copositive.dual import CopositiveDual
 from provenet.solvers.interior.ipm import IPM
-from provenet.solvers.interior.pairs.working_set import ReluWorkingSet
+from provenet.solvers.interior.pairs.working_set import WorkingSet
 from provenet.solvers.loop import Limits, run
 from provenet.solvers.neurons.bm import BM
 from provenet.solvers.stacks.admm import ADMM
@@ -196,7 +196,7 @@ def test_gated_programs_of_strangers_are_solved(method: Any) -> None:
     assert done.history[-1].primal == pytest.approx(best, rel=1e-6)
 
 
-@pytest.mark.parametrize("method", [FrankWolfe(), ReluBM(), ReluWorkingSet()], ids=lambda method: method.name)
+@pytest.mark.parametrize("method", [FrankWolfe(), ConeBM(), WorkingSet()], ids=lambda method: method.name)
 def test_relu_programs_of_strangers_are_solved(method: Any) -> None:
     problem = ours("relu", outputs=1)
     cones = problem.program.gauge.region  # type: ignore[attr-defined]
@@ -212,7 +212,9 @@ def test_a_loss_that_offers_its_conjugate_has_a_copositive_bound() -> None:
     problem = ours("relu")
     counts = normal(14, 2, seed=3).exp()
     program = Program(problem.program.operator, MyPoisson(counts), problem.program.gauge, 0.3)
-    bound = run(CopositiveDual(), program, Limits(1e-6)).lower
+    proven = run(CopositiveDual(), program, Limits(1e-6)).proven
+    assert proven is not None
+    bound = proven.lower
     best = run(FrankWolfe(), program, Limits(1e-5, max_steps=100))
     assert best.history[-1].relative_gap <= 1e-5
     primal = best.history[-1].primal

@@ -14,7 +14,7 @@ from provenet.blocks.implicit import implicit_cones
 from provenet.cones import Table
 from provenet.gauges import ConeNuclear
 from provenet.solvers import Solution, to_relu
-from provenet.solvers.cones.bm import ReluBM
+from provenet.solvers.cones.bm import ConeBM
 from provenet.solvers.cones.faces import descent, feasible
 from provenet.variable import Factors
 
@@ -85,7 +85,7 @@ def assert_same_objective(solution: Solution) -> None:
 def test_the_optimum_is_certified_where_the_polar_is_exact(n: int, p: int, c: int, gates: Any, loss: str) -> None:
     problem = relu_problem("mlp", normal(n, p), c, gates, loss=loss)
     solution = pn.solve(problem, method="bm", tol=1e-6)
-    assert solution.method == "bm"
+    assert solution.method == "cone_bm"
     assert solution.certificate.holds(1e-6)
     assert solution.certificate.scope == ("all_arrangements" if gates == "all" else "fixed_gates")
     assert_feasible(solution)
@@ -96,7 +96,7 @@ def test_the_optimum_is_certified_where_the_polar_is_exact(n: int, p: int, c: in
 @pytest.mark.parametrize(("block", "shape"), TOKENS, ids=NAMES[1:])
 def test_every_token_block_trains_and_stays_feasible(block: Any, shape: tuple[int, ...], readout: str) -> None:
     problem = relu_problem(block, normal(*shape), 2, gates=4, readout=readout)
-    solution = pn.solve(problem, method=ReluBM(descents=3), tol=1e-6, max_steps=2)
+    solution = pn.solve(problem, method=ConeBM(descents=3), tol=1e-6, max_steps=2)
     zero = float(problem.loss.value(torch.zeros_like(problem.loss.target)))
     assert solution.certificate.primal < 0.99 * zero
     assert solution.certificate.dual <= solution.certificate.primal
@@ -116,14 +116,14 @@ def test_convolutions_train_and_stay_feasible() -> None:
 
 def test_auto_takes_blocks_without_a_table_of_rows() -> None:
     solution = pn.solve(relu_problem("attention", normal(6, 2, 2), 1, gates=3), max_steps=1)
-    assert solution.method == "bm"
+    assert solution.method == "cone_bm"
     assert_feasible(solution)
 
 
 def test_masked_tokens() -> None:
     X, mask = normal(8, 4, 2), np.arange(4) < np.array([4, 3, 2, 4, 1, 2, 3, 4])[:, None]
     problem = relu_problem("attention", X, 2, gates=4, mask=mask)
-    solution = pn.solve(problem, method=ReluBM(descents=3), tol=1e-6, max_steps=2)
+    solution = pn.solve(problem, method=ConeBM(descents=3), tol=1e-6, max_steps=2)
     assert_feasible(solution)
     assert solution.certificate.primal < float(problem.loss.value(torch.zeros_like(problem.loss.target)))
 
@@ -161,7 +161,7 @@ def test_warm_starts_and_random_starts_reach_the_same_value() -> None:
     problem = relu_problem("mlp", normal(30, 2), 2, "all")
     best = pn.solve(problem, method="bm", tol=1e-8)
     again = pn.solve(problem, method="bm", tol=1e-6, start=best)
-    wide = pn.solve(problem, method=ReluBM(rank=1, seed=3), tol=1e-6)
+    wide = pn.solve(problem, method=ConeBM(rank=1, seed=3), tol=1e-6)
     assert again.steps <= 1
     for other in (again, wide):
         assert other.certificate.primal == pytest.approx(best.certificate.primal, rel=2e-6)

@@ -17,7 +17,7 @@ from provenet.solvers.interior.pairs.caps import Scaling, determinant, product
 from provenet.solvers.interior.pairs.ipm import advance, central, residual
 from provenet.solvers.interior.pairs.pairs import DistinctRows, Pairs
 from provenet.solvers.interior.pairs.slope import Bent, first_slope
-from provenet.solvers.interior.pairs.working_set import ReluWorkingSet
+from provenet.solvers.interior.pairs.working_set import WorkingSet
 
 ROUNDING = 1e-11
 
@@ -181,7 +181,7 @@ def test_bad_data_end_in_a_proof_or_in_an_honest_status(kind: str) -> None:
 
 def test_few_pairs_at_first_grow_to_the_same_optimum() -> None:
     posed = problem(n=60, d=4, gates=80, share=0.02)
-    every, few = (pn.solve(posed, ReluWorkingSet(first=k), tol=1e-8) for k in (None, 4))
+    every, few = (pn.solve(posed, WorkingSet(first=k), tol=1e-8) for k in (None, 4))
     assert few.status is Status.SOLVED
     assert few.certificate.primal == pytest.approx(every.certificate.primal, rel=2e-8)
 

@@ -9,7 +9,7 @@ import torch
 import provenet as pn
 from provenet import memory
 from provenet.proofs.independent import second_opinion
-from provenet.solvers.interior.active import WorkingSetIPM
+from provenet.solvers.interior.active import ActiveIPM
 from provenet.solvers.loop import Limits, run
 from provenet.solvers.plan import plan
 from provenet.solvers.solve import _judged
@@ -85,7 +85,7 @@ def test_working_set_reaches_the_interior_points_optimum() -> None:
     problem = regression(60, 3, 2, 80, 0.1)
     whole = pn.solve(problem, "ipm", tol=1e-9)
     near = pn.solve(problem, "apg", tol=1e-4)
-    done = run(WorkingSetIPM(), problem.program, Limits(1e-9), near.factors)
+    done = run(ActiveIPM(), problem.program, Limits(1e-9), near.factors)
     assert done.status is pn.Status.SOLVED
     part = float(problem.program.objective_factors(done.factors)) * problem.units.value
     assert part == pytest.approx(whole.certificate.primal, rel=1e-8)

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 import provenet as pn
-from provenet.solvers.interior.active import WorkingSetIPM
+from provenet.solvers.interior.active import ActiveIPM
 from provenet.solvers.interior.ipm import IPM
 from provenet.solvers.loop import Limits, run
 from provenet.variable import Factors
@@ -14,7 +14,7 @@ def test_a_start_with_too_many_open_gates_comes_back_untouched() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 5))
     program = pn.formulate("mlp", X, X @ rng.standard_normal((5, 2)), gates=20, beta=1e-3).program
-    small = WorkingSetIPM(inner=IPM(max_unknowns=60))  # four gates of 5·6/2 unknowns
+    small = ActiveIPM(inner=IPM(max_unknowns=60))  # four gates of 5·6/2 unknowns
     start = Factors(torch.full((20, 5), 1e-3).double(), torch.full((20, 2), 1e-3).double(), torch.arange(20))
     state = small.init(program, start)
     assert state.inner is None
@@ -27,6 +27,6 @@ def test_gates_join_only_while_there_is_room() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 5))
     program = pn.formulate("mlp", X, X @ rng.standard_normal((5, 2)), gates=20, beta=1e-3).program
-    state = WorkingSetIPM(inner=IPM(max_unknowns=60)).init(program, None)
+    state = ActiveIPM(inner=IPM(max_unknowns=60)).init(program, None)
     assert state.inner is not None
     assert 1 <= state.gates.numel() <= 4

@@ -30,9 +30,9 @@ def relaxation(program: Program, steps: int = 40) -> tuple[float, float]:
             break
         state = method.step(program, state)
         assert state.at is not None
-        best = max(best, relaxed_bound(program, state.fit, state.walls, state.at))
+        best = max(best, relaxed_bound(program, state.fit, state.walls, state.at).lower)
     assert state.at is not None
-    best = max(best, relaxed_bound(program, state.fit, state.walls, state.at, thoroughly=True))
+    best = max(best, relaxed_bound(program, state.fit, state.walls, state.at, thoroughly=True).lower)
     scaling = state.at.centre.scaling
     trace = float((scaling.G * scaling.lam.sqrt()[:, None, :]).square().sum())
     return 0.5 * float((state.fit.target * state.at.centre.W).sum()) + 0.5 * program.beta**2 * trace, best
@@ -215,4 +215,4 @@ def test_the_multipliers_bound_cone_pca_whatever_their_accuracy(seed: int) -> No
         state = method.step(problem.program, state)
         assert state.at is not None
         state.at.push.mul_(torch.from_numpy(rng.uniform(0, 3, state.at.push.shape)))  # any λ ≥ 0 will do
-        assert relaxed_bound(problem.program, state.fit, state.walls, state.at) <= p_star
+        assert relaxed_bound(problem.program, state.fit, state.walls, state.at).lower <= p_star

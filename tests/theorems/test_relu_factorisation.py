@@ -11,7 +11,7 @@ import torch
 import provenet as pn
 from provenet.gauges import ConeNuclear
 from provenet.problem import Program
-from provenet.solvers.cones.bm import ReluBM, escape
+from provenet.solvers.cones.bm import ConeBM, escape
 from provenet.solvers.cones.faces import descent, feasible
 from provenet.solvers.loop import Limits, run
 from provenet.solvers.neurons.bm import BM
@@ -40,7 +40,7 @@ def cone_polars(program: Program, at: Place) -> torch.Tensor:
 def stationary(program: Program, gates: list[int]) -> Place:
     """A stationary point of the factorisation with neurons behind some gates only."""
     chosen = torch.tensor(gates)
-    alone = run(ReluBM(), program.restrict(chosen), Limits(1e-11, max_steps=60)).factors
+    alone = run(ConeBM(), program.restrict(chosen), Limits(1e-11, max_steps=60)).factors
     at = place(program, Factors(alone.left, alone.right, chosen[alone.gate]))
     assert isinstance(program.gauge, ConeNuclear)
     steepest, _ = descent(program.gauge.region, at.factors, gradient(program, at))
@@ -53,7 +53,7 @@ def test_bm_theorem_3_4_at_stationary_points_with_cones(loss: str) -> None:
     """(p̂ − p*)/p* ≤ (max_k γ°(G_k)/β − 1)₊ with γ° the cone-constrained PCA of BM after eq. 20."""
     problem = plane(loss)
     program = problem.program
-    optimum = run(ReluBM(), program, Limits(1e-9)).history[-1].dual
+    optimum = run(ConeBM(), program, Limits(1e-9)).history[-1].dual
     seen = 0.0
     for gates in ([0], [3, 11], [1, 6, 17, 25]):
         at = stationary(program, gates)
@@ -161,7 +161,7 @@ def test_bm_theorem_3_6_relu_convolutions_with_linear_pooling() -> None:
 def test_bm_corollary_3_8_stationary_convolutions() -> None:
     """A stationary point with ‖G_kᵀu‖ ≤ β over every cone is optimal; one that violates it can be left."""
     program = convolution(12).program
-    found = run(ReluBM(), program, Limits(1e-9, max_steps=60))
+    found = run(ConeBM(), program, Limits(1e-9, max_steps=60))
     at = place(program, found.factors)
     assert float(cone_polars(program, at).max()) <= program.beta * (1 + 1e-4)
     others = [stationary(program, [gate]) for gate in range(3)]

@@ -9,17 +9,20 @@ from provenet.certificates.certificate import (
     network_certificate,
     relu_point,
 )
-from provenet.certificates.gap import Gap, duality_gap, gap_at
+from provenet.certificates.gap import DualPoint, Gap, dual_point, duality_gap, gap_at, judged
 
 __all__ = [
     "Certificate",
+    "DualPoint",
     "Gap",
     "Standing",
     "certificate_from",
     "certificate_of",
     "check_same_map",
+    "dual_point",
     "duality_gap",
     "gap_at",
+    "judged",
     "network_certificate",
     "relu_point",
 ]

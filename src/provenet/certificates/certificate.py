@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates.conditions import rank_conditions
-from provenet.certificates.gap import Gap, duality_gap, relative_gap
+from provenet.certificates.gap import DualPoint, Gap, duality_gap, judged, relative_gap
 from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, in_words, written
 from provenet.problem import Problem, Program
@@ -20,6 +20,9 @@ from provenet.space import Space
 from provenet.statement import Scope
 from provenet.variable import Factors
 from provenet.word import Word
+
+_WHOSE = {"run": "the run's own dual point", "solved network": "the solved network's gradient"}
+TENSORS = ("theta", "better")  # fields that JSON does not hold
 
 
 class Standing(Word):
@@ -36,7 +39,8 @@ class Certificate:
     ``theorem_bound`` is BM Thm 3.4's (polar_max/β − 1)₊ and ``conditions`` its companions: reported, never relied on.
     ``method`` says over what ``polar_max`` was bounded: "gates", one after the other, for ReLU all arrangements if the
     scope says so; or all u at once.  ``penalty``: the norms (C, R) of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²) in the objective.
-    ``dual_of``: whose gradient the dual point is, the "network"'s own, or that of another one with a better bound.
+    ``dual_of``: whose dual point it is: the gradient at the "network" itself, at a "solved network", or the best of the
+    "run" that found the network; the latter is ``theta`` (n, …, c), in the user's units of loss by output.
     ``better``: a network with a lower objective, if one was found; see `improve`.
     """
 
@@ -51,6 +55,7 @@ class Certificate:
     method: str = "gates"
     penalty: Penalty = WEIGHT_DECAY
     dual_of: str = "network"
+    theta: Tensor | None = field(default=None, repr=False, compare=False)
     better: nn.Module | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -76,15 +81,25 @@ class Certificate:
     def sharpened(self, other: Certificate) -> Certificate:
         """With the dual of another network's certificate on the same problem, where that is larger: it bounds this one
         as well.  What is said of this network itself, ``polar_max``, stays."""
-        if not other.dual > self.dual:
+        return self._with_dual(other.dual, other.bound, "solved network", other.theta)
+
+    def sharpened_by(self, problem: Problem, point: DualPoint) -> Certificate:
+        """With the bound of any dual point of the problem's program, where that is larger."""
+        lower, theta = point.lower * problem.units.value, point.theta * problem.units.dual
+        return self._with_dual(lower, point.bound, "run", theta)
+
+    def _with_dual(self, dual: float, bound: BoundKind, dual_of: str, theta: Tensor | None) -> Certificate:
+        if not dual > self.dual:
             return self
-        bound = max(self.bound, other.bound, key=list(BoundKind).index)
-        return replace(self, dual=other.dual, bound=bound, dual_of="solved network")
+        bound = max(self.bound, bound, key=list(BoundKind).index)
+        return replace(self, dual=dual, bound=bound, dual_of=dual_of, theta=theta)
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it but ``better``, ready for JSON."""
+        """All of it but ``theta`` and ``better``, ready for JSON."""
         derived = ("gap", "relative_gap", "theorem_bound", "status")
-        return asdict(replace(self, better=None), dict_factory=_told) | {name: getattr(self, name) for name in derived}
+        return asdict(replace(self, theta=None, better=None), dict_factory=_told) | {
+            name: getattr(self, name) for name in derived
+        }
 
     def improve(self) -> nn.Module | None:
         """A network of the same kind with a lower objective, where `provenet.certify` of a ReLU network came upon one.
@@ -104,7 +119,7 @@ class Certificate:
             ("scope", self.scope),
             *other,
             ("primal", f"{self.primal:.12g}"),
-            ("dual", f"{self.dual:.12g}" + ("" if own else f" (by the {self.dual_of}'s gradient)")),
+            ("dual", f"{self.dual:.12g}" + ("" if own else f" (by {_WHOSE.get(self.dual_of, self.dual_of)})")),
             ("gap", f"{self.gap:.3e}"),
             ("relative gap", f"{self.relative_gap:.3e}"),
             ("polar max / beta", f"{self.polar_max / self.beta:.12g} ({how if own else 'at the network itself'})"),
@@ -123,11 +138,14 @@ class Certificate:
 
 
 @torch.inference_mode(False)
-def network_certificate(problem: Problem, network: nn.Module, tol: float = 1e-4) -> Certificate:
+def network_certificate(
+    problem: Problem, network: nn.Module, tol: float = 1e-4, theta: Tensor | None = None
+) -> Certificate:
     """The certificate of ``network`` on ``problem``: any network of its block, however it was trained.
 
     Everything is recomputed here in float64 from the network's weights and the data: the primal from the
-    network's own forward pass and weight decay, the dual from the gradient of the loss there.
+    network's own forward pass and weight decay, the dual from the gradient of the loss there; or from ``theta``, the
+    dual point of an earlier certificate, where that is of these samples and proves more.
     """
     network = copy.deepcopy(network).to(dtype=torch.float64).eval()
     if problem.activation == "relu":  # its primal is its own forward pass, whatever its neurons' arrangements are
@@ -138,7 +156,10 @@ def network_certificate(problem: Problem, network: nn.Module, tol: float = 1e-4)
         convex = problem.program.operator.forward_factors(factors)
         check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
     units = problem.beta, problem.units.value
-    return certificate_of(problem.program, prediction, factors, *units, problem.scope, tol, penalty=problem.penalty)
+    own = certificate_of(problem.program, prediction, factors, *units, problem.scope, tol, penalty=problem.penalty)
+    if theta is None or theta.shape != problem.loss.target.shape or own.holds(tol):
+        return own
+    return own.sharpened_by(problem, judged(problem.program, theta.to(torch.float64) / problem.units.dual))
 
 
 def certificate_of(
@@ -199,7 +220,7 @@ def _predicted(problem: Problem, network: nn.Module) -> Tensor:
 
 
 def _told(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    return {name: written(value) if name == "penalty" else value for name, value in pairs if name != "better"}
+    return {name: written(value) if name == "penalty" else value for name, value in pairs if name not in TENSORS}
 
 
 def _finite(x: float) -> bool:

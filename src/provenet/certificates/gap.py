@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
-from provenet.gauges import BoundKind
+from provenet.gauges import BoundKind, Bounds
 from provenet.polar import polar_bounds
 from provenet.problem import Program
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class DualPoint:
+    """Θ (n, …, c) with polars of at most ``polar_max`` at every gate, rounding included, and the bound of p* that it
+    proves.  bound: of what kind ``polar_max`` is."""
+
+    theta: Tensor = field(repr=False)
+    polar_max: float
+    bound: BoundKind
+    lower: float
+
+
+@dataclass(frozen=True, eq=False)
 class Gap:
     """primal − dual ≥ primal − p* ≥ 0, with no assumption on the point."""
 
     primal: float
-    dual: float
-    polar_max: float  # upper bound of max_k γ°(A_k*Θ)
-    bound: BoundKind
-    polar_least: float = 0.0  # lower bound of the same: where it is beyond β, the point is not optimal
+    at: DualPoint
+    polar_least: float = 0.0  # lower bound of the largest polar: where it is beyond β, the point is not optimal
+
+    @property
+    def dual(self) -> float:
+        return self.at.lower
+
+    @property
+    def polar_max(self) -> float:
+        return self.at.polar_max
+
+    @property
+    def bound(self) -> BoundKind:
+        return self.at.bound
 
     @property
     def absolute(self) -> float:
@@ -36,37 +57,41 @@ def relative_gap(primal: float, dual: float) -> float:
 
 
 def duality_gap(program: Program, prediction: Tensor, penalty: float, final: bool = False) -> Gap:
-    """The gap of a point with this prediction Ŷ and penalty Σγ(Z_k).  ``final``: as `Program.polar` has it.
+    """The gap of a point with this prediction Ŷ and penalty Σγ(Z_k), by its own gradient Θ = ∇L(Ŷ).
 
-    Θ = ∇L(Ŷ), shrunk by τ until γ_k°(A_k*τΘ) ≤ β for all k; then −L*(τΘ) ≤ p* by weak duality.  The polar's upper
-    bound is widened by what rounding in A*Θ can hide.
+    final: as `Program.polar` has it.
     """
     theta = program.loss.gradient(prediction)
-    polar = polar_bounds(program.operator, program.gauge, theta, final, against=program.beta)
-    polar_max = float(polar.upper.max()) + _rounding(program, theta)
-    gap = gap_at(program, prediction, penalty, theta, polar_max, polar.kind)
-    return replace(gap, polar_least=float(polar.lower.max()))
+    at, polar = _bounded(program, theta, final)
+    return replace(gap_at(program, prediction, penalty, at), polar_least=float(polar.lower.max()))
 
 
-def gap_at(
-    program: Program, prediction: Tensor, penalty: float, theta: Tensor, polar_max: float, kind: BoundKind
-) -> Gap:
-    """The gap of a point by any dual point Θ whose polars are at most ``polar_max``, rounding included."""
-    primal = float(program.loss.value(prediction)) + program.beta * penalty
-    return Gap(primal, _dual(program, theta, polar_max), polar_max, kind)
+def gap_at(program: Program, prediction: Tensor, penalty: float, at: DualPoint) -> Gap:
+    """The gap of a point by any dual point."""
+    return Gap(float(program.loss.value(prediction)) + program.beta * penalty, at)
 
 
-def lower_bound(program: Program, theta: Tensor, polar_max: float) -> float:
-    """−L*(τΘ) ≤ p* for any Θ with γ_k°(A_k*Θ) ≤ ``polar_max`` at every gate, rounding in A*Θ aside."""
-    return _dual(program, theta, polar_max + _rounding(program, theta))
+def judged(program: Program, theta: Tensor) -> DualPoint:
+    """Any Θ as a dual point, its polars bounded as well as can be afforded once."""
+    return _bounded(program, theta, final=True)[0]
 
 
-def _rounding(program: Program, theta: Tensor) -> float:
-    """What rounding in A*Θ can hide from the polar."""
-    return program.operator.rounding(theta) * program.gauge.rounding(program.operator.p, program.operator.q)
+def _bounded(program: Program, theta: Tensor, final: bool) -> tuple[DualPoint, Bounds]:
+    pull = -theta
+    polar = polar_bounds(program.operator, program.gauge, pull, final, against=program.beta)
+    return dual_point(program, theta, float(polar.upper.max()) + rounding(program, pull), polar.kind), polar
 
 
-def _dual(program: Program, theta: Tensor, polar_max: float) -> float:
+def dual_point(program: Program, theta: Tensor, polar_max: float, bound: BoundKind) -> DualPoint:
+    """Θ, shrunk by τ until γ_k°(−A_k*τΘ) ≤ β for all k: then −L*(τΘ) ≤ p* by weak duality.
+
+    polar_max: an upper bound of every γ_k°(−A_k*Θ), what rounding in A*Θ can hide included.
+    """
     largest = program.beta / polar_max if polar_max > 0 else float("inf")
     tau = program.loss.dual_scale(theta, largest)
-    return -float(program.loss.conjugate(tau * theta))
+    return DualPoint(theta, polar_max, bound, -float(program.loss.conjugate(tau * theta)))
+
+
+def rounding(program: Program, theta: Tensor) -> float:
+    """What rounding in A*Θ can hide from the polar."""
+    return program.operator.rounding(theta) * program.gauge.rounding(program.operator.p, program.operator.q)

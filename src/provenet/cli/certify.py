@@ -107,8 +107,9 @@ def _certify_folder(folder: Path, data: Path, tol: float | None, header: bool | 
     dataset = load_for(model, data, source, with_targets=True, task=task, header=header)
     arrays = dataset.X, dataset.y, dataset.weight, dataset.mask
     problem = model.problem(*arrays) if estimator is None else problem_of(estimator, *arrays)
-    certificate = network_certificate(problem, model.network, model.certificate.tol if tol is None else tol)
-    second = second_opinion(problem, model.network)
+    asked, theta = model.certificate.tol if tol is None else tol, model.certificate.theta
+    certificate = network_certificate(problem, model.network, asked, theta)
+    second = second_opinion(problem, model.network, theta=certificate.theta)
     differences = model.data_differences(problem)
     same = isclose(second.primal, certificate.primal, rel_tol=1e-6)
     agrees = same and (second.relative_gap <= certificate.tol or not second.exact)

@@ -1,6 +1,6 @@
 """Gauges γ on each block Z_k: value, prox, polar as two-sided bounds, atom."""
 
-from provenet.gauges.base import BoundKind, Bounds, ConeGauge, Gauge, ProxGauge
+from provenet.gauges.base import BoundKind, Bounds, ConeGauge, Gauge, ProxGauge, RegionGauge
 from provenet.gauges.cones.columns import ConeColumns
 from provenet.gauges.cones.nuclear import ConeNuclear
 from provenet.gauges.cones.spike_free import SpikeFree
@@ -18,6 +18,7 @@ __all__ = [
     "Mixed",
     "NuclearNorm",
     "ProxGauge",
+    "RegionGauge",
     "SignNorm",
     "SpikeFree",
 ]

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from provenet.blocks import make_block
 from provenet.certificates import Certificate, network_certificate
+from provenet.certificates.certificate import TENSORS
 from provenet.formulation import pose
 from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, read_penalty, written
@@ -64,7 +65,8 @@ class SavedModel:
 
     def certify(self, X: Any, Y: Any, sample_weight: Any = None, tol: float = 1e-4, mask: Any = None) -> Certificate:
         """The certificate, computed anew from the weights and these data."""
-        return network_certificate(self.problem(X, Y, sample_weight, mask), self.network, tol)
+        problem = self.problem(X, Y, sample_weight, mask)
+        return network_certificate(problem, self.network, tol, self.certificate.theta)
 
     def data_differences(self, problem: Problem) -> list[str]:
         """In what the data of ``problem`` differ from those of the fit, in words; empty if in nothing."""
@@ -88,7 +90,7 @@ class SavedModel:
             )
         first, second, gates, group, _ = self.statement.block.neurons(self.network, self.statement.readout)
         named = {"first": first, "second": second, "gates": gates, "group": group}
-        named |= {"gate_vectors": self.gate_vectors, "gate_group": self.gate_group}
+        named |= {"gate_vectors": self.gate_vectors, "gate_group": self.gate_group, "dual": self.certificate.theta}
         return {name: value.detach().contiguous() for name, value in named.items() if value is not None}
 
     @staticmethod
@@ -97,7 +99,7 @@ class SavedModel:
         network = _network(statement, tensors)
         model = SavedModel(
             network=network,
-            certificate=read_certificate(certificate),
+            certificate=read_certificate(certificate, tensors.get("dual")),
             statement=statement,
             gate_vectors=tensors.get("gate_vectors"),
             gate_group=tensors.get("gate_group"),
@@ -108,6 +110,7 @@ class SavedModel:
         )
         _check_sizes(model)
         _check_same_statement(model.certificate, statement)
+        _check_dual(model)
         return model
 
 
@@ -170,6 +173,15 @@ def _network(statement: Statement, tensors: dict[str, Tensor]) -> nn.Module:
     return block.network(neurons, gates, statement.readout, group, activation == "relu")
 
 
+def _check_dual(model: SavedModel) -> None:
+    """A bound of the run's dual point needs that point, one number for each of the targets."""
+    theta = model.certificate.theta
+    if theta is None and model.certificate.dual_of == "run":
+        raise SchemaError("tensors: dual missing, the run's dual point, on which the certificate rests")
+    if theta is not None and ([*theta.shape] != list(model.data["targets"]) or not bool(torch.isfinite(theta).all())):
+        raise SchemaError(f"tensors: dual, of shape {tuple(theta.shape)}, is no dual point of these targets")
+
+
 def _check_sizes(model: SavedModel) -> None:
     """The weights must be those of the block on samples and targets of the shapes that the fingerprint tells."""
     sample, outputs = model.data["samples"][1:], model.data["targets"][-1]
@@ -201,13 +213,13 @@ def _fit_together(shapes: dict[str, tuple[int, ...]], groups: int) -> bool:
     )
 
 
-def read_certificate(saved: dict[str, Any]) -> Certificate:
+def read_certificate(saved: dict[str, Any], theta: Tensor | None = None) -> Certificate:
     # folders from before there were others
     saved = {"method": "gates", "penalty": written(WEIGHT_DECAY), "dual_of": "network"} | saved
     kinds: dict[str, type] = {"scope": Scope, "bound": BoundKind, "conditions": dict, "method": str, "dual_of": str}
-    names = [f.name for f in fields(Certificate) if f.name not in ("better", "penalty")]
+    names = [f.name for f in fields(Certificate) if f.name not in (*TENSORS, "penalty")]
     values: dict[str, Any] = {name: take(saved, name, kinds.get(name, float)) for name in names}
-    certificate = Certificate(**values, penalty=_penalty(saved))
+    certificate = Certificate(**values, penalty=_penalty(saved), theta=theta)
     if not all(isfinite(value) for value in values.values() if isinstance(value, float)) or certificate.beta <= 0:
         raise SchemaError("certificate: its numbers are not finite, or beta is not positive")
     if certificate.to_dict() != {name: saved.get(name) for name in certificate.to_dict()}:

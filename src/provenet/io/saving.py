@@ -97,7 +97,7 @@ def _of_estimator(model: ProvenEstimator, source: Mapping[str, Any] | None) -> S
     if hasattr(model, "solution_"):
         solution, network, certificate = model.solution_, model.network_, model.certificate_
         if network_digest(network) != network_digest(solution.network()):  # changed by hand: the old proof is void
-            certificate = network_certificate(solution.problem, network, certificate.tol)
+            certificate = network_certificate(solution.problem, network, certificate.tol, certificate.theta)
         return SavedModel.of(solution.problem, network, certificate, run=_run(solution), source=source or {})
     if hasattr(model, "saved_"):
         return _to_saved(model.saved_, None, source)

@@ -12,32 +12,36 @@ from provenet.problem import Problem
 from provenet.verify import Data, Statement, Verdict, Weights, verify
 
 
-def second_opinion(problem: Problem, network: nn.Module, data: Data | None = None) -> Verdict:
+def second_opinion(
+    problem: Problem, network: nn.Module, data: Data | None = None, theta: Tensor | None = None
+) -> Verdict:
     """That of `provenet.verify`, which shares no code with the certificate.
 
     ``data``: the arrays the problem was posed with, where not even those should be taken from the problem.
+    ``theta``: the dual point of a certificate, where that is not the network's own.
     """
     if data is None:
         weight = problem.loss.sample_weight.numpy()
         data = Data(problem.X.numpy(), problem.loss.target.numpy(), weight, _array(problem.mask))
-    first, second, gates, group, relu = problem.block.neurons(network, problem.readout)
-    settings = dict(problem.block.settings())
+    told = problem.statement
+    settings = dict(told.block.settings())
     transform = settings.pop("function", None)  # of tokens, which the checker takes as they are after it
     if transform is not None:
         data = replace(data, X=transform(torch.as_tensor(data.X, dtype=torch.float64)).numpy())
+    first, second, gates, group, relu = told.block.neurons(network, told.readout)
     statement = Statement(
-        loss=problem.loss.name,
-        beta=problem.beta,
-        block=problem.block.name,
+        loss=told.loss.name,
+        beta=told.beta,
+        block=told.block.name,
         settings=settings,
-        delta=getattr(problem.loss, "delta", 1.0),
-        readout=problem.readout,
-        gate_vectors=_array(problem.gate_vectors),
+        **told.loss_settings,
+        readout=told.readout,
+        gate_vectors=_array(problem.gates.vectors),
         gate_group=_array(problem.gates.group),
         relu=relu,
-        penalty=problem.penalty,
+        penalty=told.penalty,
     )
-    return verify(data, Weights(first.numpy(), second.numpy(), _array(gates), _array(group)), statement)
+    return verify(data, Weights(first.numpy(), second.numpy(), _array(gates), _array(group)), statement, _array(theta))
 
 
 def _array(tensor: Tensor | None) -> Any:

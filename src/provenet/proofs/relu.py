@@ -15,7 +15,14 @@ import torch
 from torch import Tensor, nn
 
 from provenet import batches, deadline
-from provenet.certificates import Certificate, certificate_from, gap_at, network_certificate, relu_point
+from provenet.certificates import (
+    Certificate,
+    certificate_from,
+    dual_point,
+    gap_at,
+    network_certificate,
+    relu_point,
+)
 from provenet.gates.arrangements import NotEnumerable, count_bound
 from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
@@ -109,7 +116,8 @@ class Everyone:
         theta = program.loss.gradient(prediction)
         # near the optimum the bound must come down to β itself; elsewhere a digit more or less says nothing
         found = strongest(self.pull(theta), network.first.detach(), program.beta * (1 + 0.1 * tol), _TOLERANCE)
-        gap = gap_at(program, prediction, float(factors.penalty()), theta, found.upper, BoundKind.DETERMINISTIC)
+        at = dual_point(program, theta, found.upper, BoundKind.DETERMINISTIC)
+        gap = gap_at(program, prediction, float(factors.penalty()), at)
         units, scope = (program.beta, problem.beta, problem.units.value), Scope.ALL_ARRANGEMENTS
         whole = certificate_from(gap, *units, scope, tol, method=found.method)
         return whole if certificate is None or whole.dual > certificate.dual else certificate

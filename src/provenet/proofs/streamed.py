@@ -101,6 +101,7 @@ class StreamedOperator(Operator):
     def __init__(self, stream: Stream, own: OwnGates, gates: Tensor, output_shape: tuple[int, ...], scale: float):
         self.stream, self.own, self.gates, self.output_shape, self.scale = stream, own, gates, output_shape, scale
         self.n_gates, self.p, self.q = len(gates), stream.p, stream.q
+        self._known: tuple[Tensor, float] | None = None  # a residual and its rounding, so that no pass is made twice
 
     def parts(self) -> Iterator[tuple[Tensor, Operator]]:
         """A pass over the data: rows of the prediction, and their operator."""
@@ -122,13 +123,18 @@ class StreamedOperator(Operator):
         return out
 
     def adjoint(self, residual: Tensor) -> Stack:
+        total, slack = self._summed(residual)
+        self._known = residual, slack
+        return total
+
+    def _summed(self, residual: Tensor) -> tuple[Stack, float]:
+        """A*R, and what rounding can hide in it."""
         total, slack = self.new_stack(), _Slack()
         for rows, operator in self.parts():
             part = operator.adjoint(residual[rows])
             total += part
             slack.add(operator.rounding(residual[rows]), float(torch.linalg.vector_norm(part, dim=(1, 2)).max()))
-        self._slack = residual, slack.total
-        return total
+        return total, slack.total
 
     def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         left, right = torch.zeros_like(factors.left), torch.zeros_like(factors.right)
@@ -142,16 +148,12 @@ class StreamedOperator(Operator):
         return sum(operator.norm_upper() ** 2 for _, operator in self.parts()) ** 0.5 * (1 + 1e-12)
 
     def rounding(self, residual: Tensor) -> float:
-        if self._slack is not None and self._slack[0] is residual:  # known since A*R was computed
-            return self._slack[1]
-        slack = _Slack()
-        for rows, operator in self.parts():
-            size = operator.norm_upper() * float(torch.linalg.vector_norm(residual[rows]))
-            slack.add(operator.rounding(residual[rows]), size)
-        return slack.total
+        if self._known is not None and torch.equal(self._known[0], residual):
+            return self._known[1]
+        return self._summed(residual)[1]
 
     def restrict(self, gates: Tensor) -> Self:
-        return self._with(gates=self.gates[gates], n_gates=len(gates))
+        return self._with(gates=self.gates[gates], n_gates=len(gates), _known=None)
 
     def to(self, space: Space) -> Self:
         if space != self.space:

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.certificates import Gap, duality_gap
-from provenet.problem import Program
+from provenet.certificates import DualPoint, Gap, duality_gap
+from provenet.problem import Program, Units
+from provenet.reductions import Reduction
 from provenet.solvers.needs import Ability
 from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size
@@ -30,28 +31,44 @@ _BEYOND = 1.01  # a polar this much beyond β, and zero is far from optimal
 class Point:
     """A candidate: its prediction, its penalty Σγ(Z_k), and its neurons when asked for.
 
-    lower: a bound of p* that the method has proved on its own, if any."""
+    dual: a dual point whose bound the method has proved on its own, if any."""
 
     prediction: Tensor
     penalty: float
     factors: Callable[[], Factors]
-    lower: float = -math.inf
+    dual: DualPoint | None = None
+
+
+class Refused(ValueError):
+    """The method asked for cannot take the problem."""
 
 
 class Method(ABC, Generic[State]):
     """Frozen settings; all that changes is in the state."""
 
-    name: str
+    name: str  # its own
+    family: str = ""  # the word for all methods of its kind, of which a user gets those that take the program
     needs: tuple[Ability, ...] = ()  # of the program's gauge, loss and operator
-    check_every: int = (
-        1  # steps between two looks at the gap; where more than one, later looks are up to ten times rarer
-    )
-    patience: int = 50  # looks without progress before the run counts as stalled
-    max_steps: int = 10_000
-    reduces: bool = True  # whether the data's unused directions are taken out first
+    check_every: int = 1  # steps between two looks at the gap; if more, later looks are up to ten times rarer
+    reduces: bool = True  # whether the program is reduced first; False: it is taken as it is
+    wants: tuple[Reduction, ...] = ()  # reductions of its own, after those that every method gets
+
+    def in_units(self, units: Units) -> Method[State]:
+        """The method for programs in these units; its own settings are in the user's."""
+        return self
+
+    @property
+    def patience(self) -> int:
+        """Looks without progress before the run counts as stalled."""
+        return 50
+
+    @property
+    def max_steps(self) -> int:
+        return 10_000
 
     def refuses(self, program: Program) -> str | None:
-        """Why this method cannot take this program, in a sentence; None if it can."""
+        """Why this method cannot take this program, in a sentence; None if it can.  Asked before the reductions that
+        it ``wants``, and often: it must be cheap.  What only shows in the work, ``init`` raises as `Refused`."""
         unmet = (ability.unmet(program) for ability in self.needs)
         return next((reason for reason in unmet if reason is not None), None) or self.declines(program)
 
@@ -105,7 +122,8 @@ class Run:
     steps: int
     seconds: float
     history: list[Record] = field(default_factory=list)
-    lower: float = -math.inf  # the best bound of p* seen
+    proven: DualPoint | None = None  # that of the best bound of p* seen,
+    judged: DualPoint | None = None  # and of the best that the judge, not a method, has seen
 
 
 @dataclass(frozen=True)
@@ -144,7 +162,8 @@ def run(
             torch.linalg.LinAlgError,
         ):  # overflow, or a factorisation broke down
             status = Status.NONFINITE
-    return Run(status, course.best.factors(), course.step, course.seconds, course.history, course.lower)
+    found = course.best.factors()
+    return Run(status, found, course.step, course.seconds, course.history, course.proven, course.judged)
 
 
 class _Course:
@@ -159,7 +178,8 @@ class _Course:
         self.best = _zero(program)
         self.at_zero: Gap | None = None
         self.best_gap = self.best_primal = math.inf
-        self.lower = -math.inf
+        self.proven: DualPoint | None = None
+        self.judged: DualPoint | None = None
         self.history: list[Record] = []
 
     @property
@@ -169,7 +189,8 @@ class _Course:
     def to_its_end(self, start: Factors | None) -> Status:
         method, program = self.method, self.program
         self.at_zero = gap = _gap_at_zero(program, self.best)
-        self.best_gap, self.best_primal, self.lower = gap.absolute, gap.primal, gap.dual
+        self.best_gap, self.best_primal = gap.absolute, gap.primal
+        self.proven = self.judged = gap.at
         if gap.relative <= self.limits.tol:
             self._record(gap)
             return Status.SOLVED
@@ -219,7 +240,8 @@ class _Course:
             gap = duality_gap(self.program, point.prediction, point.penalty)
         self.seen = self.step
         if _finite(gap):
-            self.lower = max(self.lower, gap.dual, point.lower)
+            self.judged = better(self.judged, gap.at)
+            self.proven = better(self.proven, gap.at, point.dual)
             # where the polar is bounds, not a number, the gap may favour a worse network: the objective decides
             exact = self.program.gauge.exact_polar or gap.relative <= self.limits.tol
             if gap.absolute < self.best_gap if exact else gap.primal < self.best_primal:
@@ -231,6 +253,11 @@ class _Course:
         record = Record(self.step, self.seconds, gap.primal, gap.dual, gap.relative)
         self.history.append(record)
         return record
+
+
+def better(*points: DualPoint | None) -> DualPoint | None:
+    """The one that proves most; the first of equals."""
+    return max((point for point in points if point is not None), key=lambda point: point.lower, default=None)
 
 
 def _finite(gap: Gap) -> bool:

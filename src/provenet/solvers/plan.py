@@ -9,17 +9,17 @@ from typing import Any
 from provenet import memory
 from provenet.polar import is_large
 from provenet.problem import Program
-from provenet.solvers.cones.admm import ReluADMM
-from provenet.solvers.cones.bm import ReluBM
+from provenet.solvers.cones.admm import ConeADMM
+from provenet.solvers.cones.bm import ConeBM
 from provenet.solvers.cones.closed_form import ClosedForm
 from provenet.solvers.cones.cutting_plane import CuttingPlane
 from provenet.solvers.cones.frank_wolfe import FrankWolfe
-from provenet.solvers.interior.active import WorkingSetIPM
+from provenet.solvers.interior.active import ActiveIPM
 from provenet.solvers.interior.copositive.dense import Copositive
 from provenet.solvers.interior.copositive.dual import CopositiveDual
 from provenet.solvers.interior.ipm import IPM, unknowns_of
-from provenet.solvers.interior.pairs.working_set import ReluWorkingSet
-from provenet.solvers.loop import Method
+from provenet.solvers.interior.pairs.working_set import WorkingSet
+from provenet.solvers.loop import Method, Refused
 from provenet.solvers.needs import CONES, GATED_ROWS, PROX, TABLE
 from provenet.solvers.neurons.bm import BM
 from provenet.solvers.reference.cvx import CVX
@@ -27,31 +27,29 @@ from provenet.solvers.stacks.admm import ADMM
 from provenet.solvers.stacks.apg import APG
 from provenet.solvers.stacks.subspace import Subspace
 
-METHODS: dict[str, type[Method[Any]]] = {
-    "admm": ADMM,
-    "ipm": IPM,
-    "apg": APG,
-    "bm": BM,
-    "subspace": Subspace,
-    "cvx": CVX,
-    "copositive": Copositive,
-    "closed_form": ClosedForm,
-    "frank_wolfe": FrankWolfe,
-    "cutting_plane": CuttingPlane,
-    "working_set": ReluWorkingSet,
-}
-
-# what a name means for the programs of ReLU
-_FOR_CONES: dict[str, type[Method[Any]]] = {"admm": ReluADMM, "bm": ReluBM}
+_ALL: tuple[type[Method[Any]], ...] = (
+    ADMM,
+    ConeADMM,
+    IPM,
+    ActiveIPM,
+    APG,
+    BM,
+    ConeBM,
+    Subspace,
+    CVX,
+    Copositive,
+    CopositiveDual,
+    ClosedForm,
+    FrankWolfe,
+    CuttingPlane,
+    WorkingSet,
+)
+METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in _ALL}
 
 _IPM_WORK = 1e8  # multiply-adds a step of the interior point for which it is the first choice
 _DENSE_WORK = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
 _KERNEL_ROWS = 20_000
 _MANY_DIRECTIONS = 128  # weights of a first layer from which on a few directions of it are the smaller program
-
-
-class Refused(ValueError):
-    """The method asked for cannot take the problem."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +60,15 @@ class Stage:
     max_steps: int | None = None
 
 
+def plan_unreduced(program: Program, method: str | Method[Any]) -> list[Stage]:
+    """The stages that take a program as it is, before any reduction; none where the method is for what they leave."""
+    chosen = METHODS.get(method) if isinstance(method, str) else method
+    if chosen is not None and not chosen.reduces:
+        return [Stage(_able(chosen() if isinstance(chosen, type) else chosen, program))]
+    closed = ClosedForm()  # whitened data need no decomposition
+    return [Stage(closed)] if method == "auto" and closed.refuses(program) is None else []
+
+
 def plan(program: Program, method: str | Method[Any]) -> list[Stage]:
     """The stages of a method.  Each starts where the one before stopped; later ones only run if it stopped short."""
     if isinstance(method, Method):
@@ -70,13 +77,21 @@ def plan(program: Program, method: str | Method[Any]) -> list[Stage]:
         return _automatic(program)
     if not isinstance(method, str) or method not in METHODS:
         raise ValueError(f"method: {method!r} is unknown; choose 'auto' or one of {', '.join(map(repr, METHODS))}.")
-    kind = _FOR_CONES.get(method) if CONES.of(program) else None
-    if method == "copositive" and Copositive().refuses(program) and CopositiveDual().refuses(program) is None:
-        kind = CopositiveDual  # larger, or of another loss or block
-    chosen = Stage(_able((kind or METHODS[method])(), program))
-    if method == "copositive" and program.operator.p > 2:  # in the plane its neurons are the optimum's
-        return [chosen, Stage(ReluBM())]
-    return [chosen, *_finishes(program)] if method == "admm" else [chosen]
+    chosen = _of_family(method, program)
+    if chosen.family == "copositive" and program.operator.p > 2:  # in the plane its neurons are the optimum's
+        return [Stage(chosen), Stage(ConeBM())]
+    return [Stage(chosen), *_finishes(program)] if method == "admm" else [Stage(chosen)]
+
+
+def _of_family(word: str, program: Program) -> Method[Any]:
+    """The first method of this name or family that takes the program."""
+    family = [kind() for name, kind in METHODS.items() if word in (name, kind.family)]
+    reasons = [one.refuses(program) for one in family]
+    for one, reason in zip(family, reasons, strict=True):
+        if reason is None:
+            return _able(one, program)
+    first, *others = (f"'{one.name}' cannot take this problem: {why}" for one, why in zip(family, reasons, strict=True))
+    raise Refused(" Nor can its kind: ".join([f"method: {first}", *others]))
 
 
 def _able(method: Method[Any], program: Program) -> Method[Any]:
@@ -100,10 +115,8 @@ def _automatic(program: Program[Any]) -> list[Stage]:
     """
     if not PROX.of(program):
         if CONES.of(program) and not TABLE.of(program):
-            return [Stage(_able(ReluBM(), program))]
-        if ClosedForm().refuses(program) is None:
-            return [Stage(ClosedForm())]
-        one_output = ReluWorkingSet()
+            return [Stage(_able(ConeBM(), program))]
+        one_output = WorkingSet()
         if one_output.refuses(program) is None and memory.fits(one_output.memory(program), 0.5):
             return [Stage(one_output), Stage(FrankWolfe())]
         planar = program.operator.p <= 2 and Copositive().refuses(program) is None
@@ -129,7 +142,7 @@ def _automatic(program: Program[Any]) -> list[Stage]:
 
 def _finishes(program: Program) -> Iterator[Stage]:
     """What takes over where a first-order method crawls: second order on the gates that matter."""
-    working_set = WorkingSetIPM()
+    working_set = ActiveIPM()
     if working_set.refuses(program) is None:
         yield Stage(working_set)
     if BM().refuses(program) is None:

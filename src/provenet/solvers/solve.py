@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
+import math
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from provenet import deadline
-from provenet.certificates import Certificate, network_certificate
-from provenet.gauges import ConeColumns, SignNorm
-from provenet.gauges.prox.mixed import signs
-from provenet.operators import ByOutput, Lifted
+from provenet.certificates import Certificate, judged, network_certificate
+from provenet.gauges import BoundKind
 from provenet.problem import Problem, Program
-from provenet.solvers.cones.closed_form import ClosedForm
+from provenet.reductions import STANDARD, Inside, reduced
 from provenet.solvers.cones.tidy import tidied
-from provenet.solvers.loop import Callback, Limits, Method, Record, Run, run
-from provenet.solvers.plan import METHODS, Stage, plan
+from provenet.solvers.loop import Callback, Limits, Method, Record, Refused, Run
+from provenet.solvers.plan import METHODS, plan, plan_unreduced
 from provenet.solvers.solution import Solution
+from provenet.solvers.stages import returned, run_stages
 from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size, right_threads
 from provenet.variable import Factors
 
 __all__ = ["METHODS", "solve"]
 
-_OUTSIDE = 32 * torch.finfo(torch.float64).eps
 _PROOF_SECONDS, _PROOF_SHARE = 1.0, 0.1  # of a time limit, the longer: what the certificate may take beyond it
 
 
@@ -64,13 +61,15 @@ def solve(
         begin = problem.factors(begin)
     if begin is not None:
         _check_start(problem.program, begin)
+    if isinstance(method, Method):
+        method = method.in_units(problem.units)
     with deadline.within(max_seconds):
-        done, name = _run_reduced(problem.program, method, limits, begin, tell)
+        done, name = _run(problem.program, method, limits, begin, tell)
     with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(max_seconds, done.seconds)):
         certificate = _proven(problem, done, tol)
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
-    lower = max(certificate.dual, done.lower * scale)
+    lower = max(certificate.dual, -math.inf if done.proven is None else done.proven.lower * scale)
     return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history, lower)
 
 
@@ -83,17 +82,28 @@ def _for_the_proof(max_seconds: float | None, used: float) -> float | None:
 
 def _proven(problem: Problem, done: Run, tol: float) -> Certificate:
     """The certificate of the run's neurons, tidied and moved inside their cones; Ctrl-C has it at once, if looser."""
-    program = problem.program
     try:
-        if done.status is Status.SOLVED:
-            done.factors = tidied(program, done.factors, 0.9 * tol)
-        done.factors = _feasible(program, done.factors)
-        return network_certificate(problem, problem.network(done.factors), tol)
+        return _certified(problem, done, tol, tidy=done.status is Status.SOLVED)
     except KeyboardInterrupt:
         done.status = Status.INTERRUPTED
         with deadline.within(0.0):
-            done.factors = _feasible(program, done.factors)
-            return network_certificate(problem, problem.network(done.factors), tol)
+            return _certified(problem, done, tol, tidy=False)
+
+
+def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certificate:
+    """By the network's own gradient, or by the run's dual point where that proves more: checked anew on the whole
+    program, or, if time is up, as the judge has bounded it in the run."""
+    program, inside = reduced(problem.program, (Inside(),))
+    if tidy:
+        done.factors = tidied(program, done.factors, 0.9 * tol)
+    done.factors = inside.factors(done.factors)
+    certificate = network_certificate(problem, problem.network(done.factors), tol)
+    if certificate.holds(tol) or done.proven is None or not done.proven.lower * problem.units.value > certificate.dual:
+        return certificate
+    certificate = certificate.sharpened_by(problem, judged(program, done.proven.theta))
+    if deadline.over() and done.judged is not None and done.judged.bound is not BoundKind.PROBABILISTIC:
+        certificate = certificate.sharpened_by(problem, done.judged)
+    return certificate
 
 
 def _check_start(program: Program, start: Factors) -> None:
@@ -113,111 +123,21 @@ def _check_positive(value: float, name: str) -> None:
         raise ValueError(f"{name}: it must be a positive number, got {value!r}.")
 
 
-def _run_reduced(
+def _run(
     program: Program, method: str | Method[Any], limits: Limits, start: Factors | None, tell: Callback | None
 ) -> tuple[Run, str]:
-    """In fewer dimensions where the data have fewer (CP A.2); the factors come back in all of them."""
-    if method == "auto" and ClosedForm().refuses(program) is None:
-        method = ClosedForm.name  # what "auto" would choose, without a decomposition of X
-    chosen = METHODS.get(method) if isinstance(method, str) else method
-    reduced = program.operator.reduced() if chosen is None or chosen.reduces else None
-    gauge = None if reduced is None else program.gauge.within(reduced[1])
-    if reduced is None or gauge is None:
-        return _run_lifted(program, method, limits, start, tell)
-    operator, basis = reduced
-    small = replace(program, operator=operator, gauge=gauge)
-    begin = None if start is None else replace(start, left=start.left @ basis)
-    done, name = _run_lifted(small, method, limits, begin, tell)
-    done.factors = replace(done.factors, left=done.factors.left @ basis.T)
-    if done.lower > -float("inf") and not _spans(basis, program):
-        done.lower = -float("inf")
-    return done, name
-
-
-def _spans(basis: Tensor, program: Program) -> bool:
-    """Whether nothing but rounding is left outside the basis (p, r): only then are bounds of the smaller program
-    bounds of the whole one, however small β is."""
-    target = program.loss.target
-    chance = torch.randn(target.shape, generator=torch.Generator().manual_seed(0), dtype=target.dtype)
-    G = program.operator.adjoint(chance)
-    outside = torch.linalg.matrix_norm(G - basis @ (basis.T @ G))
-    return bool((outside <= _OUTSIDE * torch.linalg.matrix_norm(G)).all())
-
-
-def _run_lifted(
-    program: Program, method: str | Method[Any], limits: Limits, start: Factors | None, tell: Callback | None
-) -> tuple[Run, str]:
-    """With a weight for each of the neurons that an ∞- or a 1-norm leaves: with signs for weights (`SignNorm`), or with
-    one output (`ConeColumns`)."""
-    op, gauge = program.operator, program.gauge
-    operator: Lifted | ByOutput
-    if isinstance(gauge, SignNorm):
-        by_rows = gauge.by_rows(op.p, op.q)
-        operator = Lifted(op, signs(op.space, op.p if by_rows else op.q), by_rows)
-        large = replace(program, operator=operator, gauge=gauge.lifted(op.p, op.q))
-    elif isinstance(gauge, ConeColumns):
-        operator = ByOutput(op)
-        large = replace(program, operator=operator, gauge=gauge.apart(op.q))
-    else:
-        return _run_stages(program, plan(program, method), limits, start, tell)
-    begin = None if start is None else operator.raised(start)
-    done, name = _run_stages(large, plan(large, method), limits, begin, tell)
-    done.factors = operator.lowered(done.factors)
-    return done, name
-
-
-def _feasible(program: Program, factors: Factors) -> Factors:
-    """ReLU neurons strictly inside their cones, so that the network opens the rows the program opens."""
-    return program.gauge.inside(factors)
-
-
-def _run_stages(
-    program: Program, stages: list[Stage], limits: Limits, start: Factors | None, tell: Callback | None
-) -> tuple[Run, str]:
-    """Each stage begins where the best one before it stopped, with what is left of the limits."""
-    began = time.perf_counter()
-    total = Run(Status.MAX_STEPS, Factors.empty(program.operator.p, program.operator.q), 0, 0.0)
-    names: list[str] = []
-    best = float("inf")
-    for stage in stages:
-        elapsed = time.perf_counter() - began
-        shift = _shifted(total.steps, elapsed)
-        left = _left(limits, total.steps, elapsed, stage.max_steps)
-        begin = total.factors if names else start
-        with right_threads(stage.method.work(program)):
-            done = run(stage.method, program, left, begin, None if tell is None else _after(shift, tell))
-        names.append(stage.method.name)
-        gap = min((record.primal - record.dual for record in done.history), default=float("inf"))
-        if gap < best or len(names) == 1:
-            best, total.factors = gap, done.factors
-        total.status = done.status
-        total.history += [shift(record) for record in done.history]
-        total.steps += done.steps
-        total.lower = max(total.lower, done.lower)
-        out_of_steps = limits.max_steps is not None and total.steps >= limits.max_steps
-        if out_of_steps or done.status in (Status.SOLVED, Status.INTERRUPTED, Status.TIME_LIMIT):
-            break
-    total.seconds = time.perf_counter() - began
-    return total, " + ".join(names)
-
-
-def _left(limits: Limits, steps: int, seconds: float, stage_steps: int | None) -> Limits:
-    """What a stage may use up of the limits of the whole run."""
-    caps = [stage_steps, None if limits.max_steps is None else limits.max_steps - steps]
-    return Limits(
-        limits.tol,
-        min((cap for cap in caps if cap is not None), default=None),
-        None if limits.max_seconds is None else limits.max_seconds - seconds,
-    )
-
-
-def _after(shift: Callable[[Record], Record], tell: Callback) -> Callback:
-    return lambda record: tell(shift(record))
-
-
-def _shifted(steps: int, seconds: float) -> Callable[[Record], Record]:
-    """Records of a stage, as of the whole run."""
-    return lambda record: replace(record, step=record.step + steps, seconds=record.seconds + seconds)
+    """As it is, for a method that wants it so; else reduced.  The factors come back in the program's own terms."""
+    try:
+        stages = plan_unreduced(program, method)
+        if stages:
+            return run_stages(program, stages, limits, start, tell)
+    except Refused:
+        if method != "auto":
+            raise
+    small, back = reduced(program, STANDARD)
+    begin = None if start is None else back.start(start)
+    done, name = run_stages(small, plan(small, method), limits, begin, tell)
+    return returned(done, program, back), name
 
 
 def _judged(status: Status, gap: float, tol: float) -> Status:

@@ -1,4 +1,4 @@
-"""The contracts every operator, loss, gauge, solver and block keeps, as functions to run on your own.
+"""The contracts every operator, loss, gauge, reduction, solver and block keeps, as functions to run on your own.
 
 Each ``check_…`` raises AssertionError where the contract is broken; none needs pytest.
 """
@@ -8,8 +8,9 @@ from provenet.testing.blocks import check_block
 from provenet.testing.gauges import check_cone_gauge, check_gauge
 from provenet.testing.losses import check_loss
 from provenet.testing.operators import check_operator
+from provenet.testing.reductions import check_reduction
 from provenet.testing.rows import check_rows
-from provenet.testing.solvers import check_solver
+from provenet.testing.solvers import check_solver, check_states
 
 __all__ = [
     "Case",
@@ -18,7 +19,9 @@ __all__ = [
     "check_gauge",
     "check_loss",
     "check_operator",
+    "check_reduction",
     "check_rows",
     "check_solver",
+    "check_states",
     "problem_bank",
 ]

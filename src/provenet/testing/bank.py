@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from provenet.blocks import MLP
 from provenet.formulation import formulate
@@ -34,9 +35,9 @@ class Case:
         """p* by CVXPY."""
         return solve(self.problem, "cvx", tol=1e-7).certificate.primal
 
-    def verify(self, network: Any) -> Verdict:
-        """The independent checker on a network for this problem."""
-        return second_opinion(self.problem, network, Data(self.X, self.Y, self.sample_weight, self.mask))
+    def verify(self, network: Any, theta: Tensor | None = None) -> Verdict:
+        """The independent checker on a network for this problem; theta: a dual point beside the network's own."""
+        return second_opinion(self.problem, network, Data(self.X, self.Y, self.sample_weight, self.mask), theta)
 
     def __str__(self) -> str:
         return self.name

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Array = NDArray[np.float64]
 Conjugate = Callable[[float], Array]  # τ ↦ ℓ*(τθ), summed over the outputs, or entry by entry
 EPS = float(np.finfo(np.float64).eps)
+_EDGE = 64 * EPS
 
 
 def targets(Y: Any, loss: str, outputs: int, tokens: bool) -> Array:
@@ -87,3 +88,17 @@ def _rest_log_rest(p: Array) -> Array:
 
 
 LOSSES = {"squared": _squared, "softmax": _softmax, "logistic": _logistic, "huber": _huber}
+
+
+def conjugate(loss: str, theta: Array, y: Array, delta: float) -> Array:
+    """ℓ*(θ) of any θ (r, c), entry by entry; infinite outside its domain, but for the rounding of its edges."""
+    if loss == "squared":
+        return theta**2 / 2 + theta * y
+    if loss == "huber":
+        return np.where(np.abs(theta) <= delta * (1 + _EDGE), theta**2 / 2 + theta * y, np.inf)
+    p = y + theta
+    inside = (p >= -_EDGE) & (p <= 1 + _EDGE)
+    if loss == "softmax":
+        inside &= np.abs(p.sum(axis=1, keepdims=True) - 1) <= _EDGE * p.shape[1]
+    p = np.clip(p, 0, 1)
+    return np.where(inside, _xlogx(p) + (_xlogx(1 - p) if loss == "logistic" else 0.0), np.inf)

@@ -6,7 +6,7 @@ cone-nuclear norm of their difference this has a prox: the projection on the con
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -18,17 +18,11 @@ from provenet.variable import Factors, Stack, factorise
 _OUTSIDE = 1e-9  # of ‖z‖: a unit row violated by more says that z is not in the cone
 
 
-@dataclass
-class _Last:
-    projection: Projection | None = None
-
-
 @dataclass(frozen=True)
 class ConeNorm(ProxGauge):
-    """For stacks (P, p, 1).  The rows at which the last prox stopped are where the next one begins."""
+    """For stacks (P, p, 1)."""
 
     region: Region
-    last: _Last = field(default_factory=_Last, compare=False, repr=False)
 
     def restrict(self, gates: Tensor) -> ConeNorm:
         return ConeNorm(self.region.restrict(gates))
@@ -43,12 +37,14 @@ class ConeNorm(ProxGauge):
         return torch.where(worst >= -_OUTSIDE * norm, norm, torch.inf)
 
     def prox(self, stack: Stack, step: float) -> tuple[Stack, Tensor]:
+        return self.prox_near(stack, step, None)[:2]
+
+    def prox_near(self, stack: Stack, step: float, near: Projection | None) -> tuple[Stack, Tensor, Projection]:
         """What is projected on length ``step`` or less is nothing after; its projection need not be found."""
-        found = project(self.region.rows, self.region.signs, stack[:, :, 0], self.last.projection, enough=step)
-        self.last.projection = found
+        found = project(self.region.rows, self.region.signs, stack[:, :, 0], near, enough=step)
         norm = torch.linalg.vector_norm(found.point, dim=1)
         shrunk = (norm - step).clamp_min(0)
-        return (found.point * (shrunk / norm.clamp_min(1e-300))[:, None])[:, :, None], shrunk
+        return (found.point * (shrunk / norm.clamp_min(1e-300))[:, None])[:, :, None], shrunk, found
 
     def polar(self, stack: Stack) -> Bounds:
         """‖Proj_K(g)‖; multipliers bound it from above, whatever their accuracy."""

@@ -17,7 +17,7 @@ from torch import Tensor
 from provenet import deadline
 from provenet.gauges import ConeGauge
 from provenet.gauges.spectral import spectral_norms
-from provenet.problem import Program
+from provenet.problem import Program, Units
 from provenet.solvers.cones.faces import feasible
 from provenet.solvers.cones.frank_wolfe import fully_corrected, merge
 from provenet.solvers.cones.newton import face_step
@@ -38,7 +38,7 @@ _UNKNOWNS = 1_200  # second layers up to this size are solved for together
 
 
 @dataclass(frozen=True)
-class ReluBMState:
+class ConeBMState:
     """``exhausted``: no gate offers a neuron, and no step descends."""
 
     place: Place
@@ -47,7 +47,7 @@ class ReluBMState:
 
 
 @dataclass(frozen=True)
-class ReluBM(Method[ReluBMState]):
+class ConeBM(Method[ConeBMState]):
     """rank: neurons a gate of a start around the gates' own vectors, ``spread`` wide, from ``seed``; None grows from
     zero.  A ``start`` given to the loop takes precedence.  atoms: neurons an escape may add, or a quarter of those
     there are; ``escape`` False: none.  descents: Newton steps between two escapes.  rounds: of both, at most, between
@@ -62,26 +62,29 @@ class ReluBM(Method[ReluBMState]):
     rounds: int = 4
     newton: NewtonSettings = field(default_factory=NewtonSettings)
 
-    name = "bm"
+    name, family = "cone_bm", "bm"
     needs = (CONES,)
     patience = 300
     max_steps = 2_000
+
+    def in_units(self, units: Units) -> ConeBM:
+        return replace(self, spread=self.spread / units.z**0.5)
 
     def work(self, program: Program) -> float:
         op = program.operator
         return float(op.output_shape[0]) * op.p * (op.p + op.q)
 
-    def init(self, program: Program[ConeGauge], start: Factors | None) -> ReluBMState:
+    def init(self, program: Program[ConeGauge], start: Factors | None) -> ConeBMState:
         op = program.operator
         if start is None and self.rank is None:
-            return ReluBMState(place(program, Factors.empty(op.p, op.q, op.space)))
+            return ConeBMState(place(program, Factors.empty(op.p, op.q, op.space)))
         if start is None:
             noise = gaussian(program, self.rank or 1, self.spread, self.seed)
             start = replace(noise, left=noise.left + self.spread * program.gauge.region.inside[noise.gate])
         inside = replace(start, left=feasible(program.gauge.region, start.left, start.gate).point)
-        return ReluBMState(place(program, inside.balanced()))
+        return ConeBMState(place(program, inside.balanced()))
 
-    def step(self, program: Program[ConeGauge], state: ReluBMState) -> ReluBMState:
+    def step(self, program: Program[ConeGauge], state: ConeBMState) -> ConeBMState:
         """Rounds, until one gains too little to be far from the end: before that no bound is worth its time."""
         for _ in range(self.rounds):
             before, state = state.place.value, self._round(program, state)
@@ -89,7 +92,7 @@ class ReluBM(Method[ReluBMState]):
                 break
         return state
 
-    def _round(self, program: Program[ConeGauge], state: ReluBMState) -> ReluBMState:
+    def _round(self, program: Program[ConeGauge], state: ConeBMState) -> ConeBMState:
         """An escape, then descent until it has little more to give."""
         at, damping, stuck = state.place, state.damping, False
         most = max(self.atoms, at.factors.n_neurons // 4)
@@ -98,7 +101,7 @@ class ReluBM(Method[ReluBMState]):
         best = 0.0
         for _ in range(self.descents):
             if deadline.over():
-                return ReluBMState(at, damping)
+                return ConeBMState(at, damping)
             if at.factors.n_neurons == 0:
                 stuck = True
                 break
@@ -108,12 +111,12 @@ class ReluBM(Method[ReluBMState]):
             best, at = max(best, gain), there
             if stuck or gain <= _SETTLED * best:
                 break
-        return ReluBMState(at, damping, exhausted=stuck and escaped is None)
+        return ConeBMState(at, damping, exhausted=stuck and escaped is None)
 
-    def finished(self, state: ReluBMState) -> bool:
+    def finished(self, state: ConeBMState) -> bool:
         return state.exhausted
 
-    def point(self, program: Program[ConeGauge], state: ReluBMState) -> Point:
+    def point(self, program: Program[ConeGauge], state: ConeBMState) -> Point:
         factors = state.place.factors
         return Point(state.place.prediction, float(factors.penalty()), lambda: factors)
 

@@ -18,8 +18,10 @@ from torch import Tensor
 from provenet.cones.exact import Faces
 from provenet.gauges import ConeGauge
 from provenet.gauges.spectral import spectral_norms
-from provenet.problem import Program
-from provenet.solvers.neurons.place import Place
+from provenet.problem import Program, Units
+from provenet.solvers.loop import Method, Point
+from provenet.solvers.needs import CONES
+from provenet.solvers.neurons.place import Place, place
 from provenet.variable import Factors, Stack
 from provenet.vectors import unit
 
@@ -46,7 +48,39 @@ class ClassicState:
     steps: int = 0
 
 
-def classic_start(program: Program, gauge: ConeGauge, at: Place, total: float | None) -> ClassicState:
+@dataclass(frozen=True)
+class ClassicFrankWolfe(Method[ClassicState]):
+    """total: the bound t of Σ‖u_j‖‖v_j‖ in CP eq. 14; None: it is searched for."""
+
+    total: float | None = None
+
+    name = "classic_frank_wolfe"
+    needs = (CONES,)
+    patience = 200
+    max_steps = 30_000
+    check_every = 50
+
+    def __post_init__(self) -> None:
+        if self.total is not None and not 0 < self.total < math.inf:
+            raise ValueError(f"total: it must be a positive, finite number, got {self.total!r}.")
+
+    def in_units(self, units: Units) -> ClassicFrankWolfe:
+        return self if self.total is None else replace(self, total=self.total / units.z)
+
+    def init(self, program: Program[ConeGauge], start: Factors | None) -> ClassicState:
+        op = program.operator
+        factors = Factors.empty(op.p, op.q, op.space) if start is None else start
+        return _first(program, program.gauge, place(program, factors), self.total)
+
+    def step(self, program: Program[ConeGauge], state: ClassicState) -> ClassicState:
+        return _next(program, program.gauge, state)
+
+    def point(self, program: Program[ConeGauge], state: ClassicState) -> Point:
+        """The neurons, both layers of one length, and Σ ‖u_j‖‖v_j‖."""
+        return Point(state.prediction, float(state.atoms.sizes().sum()), state.atoms.balanced)
+
+
+def _first(program: Program, gauge: ConeGauge, at: Place, total: float | None) -> ClassicState:
     """β t* ≤ L(0): what zero weights cost bounds the best t."""
     zero = torch.zeros_like(at.prediction)
     high = float(program.loss.value(zero)) / program.beta
@@ -68,7 +102,7 @@ def _first_total(program: Program, gauge: ConeGauge, high: float) -> float:
     return min(max(pull / max(bend, _LIMIT), 1e-6 * high), 0.5 * high)
 
 
-def classic_step(program: Program, gauge: ConeGauge, state: ClassicState) -> ClassicState:
+def _next(program: Program, gauge: ConeGauge, state: ClassicState) -> ClassicState:
     theta = program.loss.gradient(state.prediction)
     atom = largest_atom(gauge, program.operator.adjoint(-theta))
     column = program.operator.forward_factors(atom)
@@ -81,11 +115,6 @@ def classic_step(program: Program, gauge: ConeGauge, state: ClassicState) -> Cla
     atoms = _one_of_each(old, atom, alpha * state.total)
     prediction = torch.lerp(state.prediction, column * state.total, alpha)
     return replace(state, atoms=atoms, prediction=prediction, steps=state.steps + 1)
-
-
-def classic_point(state: ClassicState) -> tuple[Factors, float]:
-    """The neurons, both layers of one length, and Σ ‖u_j‖‖v_j‖."""
-    return state.atoms.balanced(), float(state.atoms.sizes().sum())
 
 
 def largest_atom(gauge: ConeGauge, stack: Stack) -> Factors:

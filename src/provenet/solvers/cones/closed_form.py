@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from provenet.problem import Program
-from provenet.solvers.loop import Method, Point
+from provenet.solvers.loop import Method, Point, Refused
 from provenet.solvers.needs import GATED_ROWS, SPIKE_FREE, SQUARED
 from provenet.variable import Factors
 
@@ -39,17 +39,14 @@ class ClosedForm(Method[Factors]):
         for name, values in (("sample_weight", weight), ("the length of X's rows", length)):
             if float(values.max() - values.min()) > _SIGN * float(values.max()):
                 return f"{name} must be the same for all samples in the closed form."
-        found = _factors(program)
-        return found if isinstance(found, str) else None
+        return None
 
     def memory(self, program: Program) -> int:
         op = program.operator
         return op.dtype.itemsize * 4 * (op.output_shape[0] + op.p) * op.q
 
     def init(self, program: Program, start: Factors | None) -> Factors:
-        found = _factors(program)
-        assert not isinstance(found, str)
-        return found
+        return _factors(program)
 
     def step(self, program: Program, state: Factors) -> Factors:
         return state
@@ -68,8 +65,8 @@ def _data(program: Program) -> Tensor:
     return rows.X
 
 
-def _factors(program: Program) -> Factors | str:
-    """The neurons, or why there are none in closed form."""
+def _factors(program: Program) -> Factors:
+    """The neurons; `Refused` where there are none in closed form."""
     op, X = program.operator, _data(program)
     s = float(torch.linalg.vector_norm(X)) / len(X) ** 0.5
     threshold = program.beta / (float(program.loss.sample_weight.mean()) * s)
@@ -88,9 +85,9 @@ def _factors(program: Program) -> Factors | str:
         basis = nonnegative_basis(A[:, begin:end])
         if basis is None:
             values = f"singular value {begin + 1}" if end - begin == 1 else f"singular values {begin + 1} to {end}"
-            return (
-                f"the left singular vectors of Y for {values} have no non-negative basis, as CP Thm 2 asks of those "
-                "above beta; take another method, or a larger beta."
+            raise Refused(
+                f"method: 'closed_form' cannot take this problem: the left singular vectors of Y for {values} have no "
+                "non-negative basis, as CP Thm 2 asks of those above beta; take another method, or a larger beta."
             )
         bases.append(basis)
     alpha = torch.cat(bases, dim=1)  # (n, m)

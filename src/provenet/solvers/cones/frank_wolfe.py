@@ -1,8 +1,7 @@
-"""Frank–Wolfe for ReLU programs: its oracle is cone-constrained PCA (CP Algorithm 1).
+"""Frank–Wolfe for ReLU programs, fully corrective: its oracle is cone-constrained PCA (CP Algorithm 1).
 
-``variant="corrective"``: each step adds the neurons that the violated arrangements offer, finds the best second layers
-of all (convex; those not needed vanish), and improves the first layers within their cones.  ``variant="classic"``: the
-algorithm as the paper has it, in `frank_wolfe_classic`.
+Each step adds the neurons that the violated arrangements offer, finds the best second layers of all (convex; those not
+needed vanish), and improves the first layers within their cones.  The algorithm as the paper has it is in `classic`.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import torch
 
 from provenet.gauges import ConeGauge
 from provenet.problem import Program
-from provenet.solvers.cones.classic import ClassicState, classic_point, classic_start, classic_step
 from provenet.solvers.cones.face_newton import improved
 from provenet.solvers.cones.second_layers import best_second_layers, distinct
 from provenet.solvers.loop import Method, Point
@@ -22,7 +20,6 @@ from provenet.solvers.neurons.place import Place, place
 from provenet.variable import Factors
 from provenet.vectors import unit
 
-VARIANTS = ("corrective", "classic")
 _VIOLATED = 1e-12  # a polar this close to β is no violation
 _NEEDED = 1e-6  # of the largest neuron: smaller ones go
 _CLOSE = 1e-3  # 1 − cos of neurons of one gate that may be one
@@ -37,45 +34,27 @@ class FrankWolfeState:
     place: Place
     exhausted: bool = False
     idle: int = 0
-    classic: ClassicState | None = None
 
 
 @dataclass(frozen=True)
 class FrankWolfe(Method[FrankWolfeState]):
-    """variant: "corrective" or "classic".  atoms: neurons a step may add.  improvements: steps within the cones after.
-    total: for "classic", the bound t of Σ‖u_j‖‖v_j‖ in CP eq. 14; None: it is searched for."""
+    """atoms: neurons a step may add.  improvements: steps within the cones after."""
 
-    variant: str = "corrective"
     atoms: int = 256
     improvements: int = 8
-    total: float | None = None
 
     name = "frank_wolfe"
     needs = (CONES,)
     patience = 200
-
-    def __post_init__(self) -> None:
-        if self.variant not in VARIANTS:
-            raise ValueError(f"variant: {self.variant!r} is unknown; choose one of {', '.join(map(repr, VARIANTS))}.")
-        if self.total is not None and not 0 < self.total < float("inf"):
-            raise ValueError(f"total: it must be a positive, finite number, got {self.total!r}.")
-        classic = self.variant == "classic"
-        # frozen: the loop's limits follow from the variant, once
-        object.__setattr__(self, "max_steps", 30_000 if classic else 2_000)
-        object.__setattr__(self, "check_every", 50 if classic else 1)
+    max_steps = 2_000
 
     def init(self, program: Program[ConeGauge], start: Factors | None) -> FrankWolfeState:
         op = program.operator
         factors = Factors.empty(op.p, op.q, op.space) if start is None else start
-        there = place(program, factors)
-        if self.variant == "corrective":
-            return FrankWolfeState(there)
-        return FrankWolfeState(there, classic=classic_start(program, program.gauge, there, self.total))
+        return FrankWolfeState(place(program, factors))
 
     def step(self, program: Program[ConeGauge], state: FrankWolfeState) -> FrankWolfeState:
         region = program.gauge.region
-        if state.classic is not None:
-            return replace(state, classic=classic_step(program, program.gauge, state.classic))
         offered = self._offers(program, state.place)
         if offered is None:
             return replace(state, exhausted=True)
@@ -101,9 +80,6 @@ class FrankWolfe(Method[FrankWolfeState]):
         return state.exhausted
 
     def point(self, program: Program[ConeGauge], state: FrankWolfeState) -> Point:
-        if state.classic is not None:
-            neurons, total = classic_point(state.classic)
-            return Point(state.classic.prediction, total, lambda: neurons)
         factors = state.place.factors
         return Point(state.place.prediction, float(factors.penalty()), lambda: factors)
 

@@ -33,10 +33,10 @@ class WorkingSetState:
 
 
 @dataclass(frozen=True)
-class WorkingSetIPM(Method[WorkingSetState]):
+class ActiveIPM(Method[WorkingSetState]):
     inner: IPM = field(default_factory=lambda: IPM(max_unknowns=2500))
 
-    name = "ipm"
+    name = "active_ipm"
     needs = IPM.needs
     patience = 40
     max_steps = 400

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from provenet.gauges import ProxGauge
-from provenet.problem import Program
+from provenet.problem import Program, Units
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.needs import KERNEL, PROX
 from provenet.solvers.stacks.active import ActiveForward
@@ -41,34 +42,39 @@ class ADMMState:
     active: ActiveForward
     steps: int
     next_balance: int
+    near: Any = None  # where the last prox ended
 
 
 @dataclass(frozen=True)
 class ADMM(Method[ADMMState]):
-    """relaxation: over-relaxation in (0, 2).  first_balance: step of the first residual balancing; each later one comes
-    after twice as many steps, so that ρ settles and the method converges."""
+    """rho: of ρ/2‖a − z‖²; None: matched to β.  relaxation: over-relaxation in (0, 2).  first_balance: step of the
+    first residual balancing; each later one comes after twice as many steps, so that ρ settles and the method
+    converges."""
 
     rho: float | None = None
     relaxation: float = 1.7
     first_balance: int = 10
 
-    name = "admm"
+    name, family = "admm", "admm"
     needs = (PROX, KERNEL)
     check_every = 5
     patience = 30
 
-    def memory(self, program: Program) -> int:
+    def in_units(self, units: Units) -> ADMM:
+        return self if self.rho is None else replace(self, rho=self.rho * units.z**2 / units.value)
+
+    def memory(self, program: Program[Any]) -> int:
         n = program.operator.kernel_rows
         return n * n * program.operator.dtype.itemsize + 7 * program.operator.stack_bytes
 
     def init(self, program: Program[ProxGauge], start: Factors | None) -> ADMMState:
         op, loss = program.operator, program.loss
-        solve = KernelSolve(op)
+        solve = KernelSolve.of(op)
         a = op.new_stack() if start is None else start.stack(op.n_gates)
         y = op.forward(a)
         metric = loss.sample_weight * loss.local_curvature(y)
         rho = self.rho or _matched_ridge(program, solve, metric, y)
-        solve.factor(rho / metric)
+        solve = solve.at(rho / metric)
         s = loss.gradient(y) / -rho
         penalty = float(program.gauge.value(a))
         return ADMMState(
@@ -77,7 +83,7 @@ class ADMM(Method[ADMMState]):
 
     def step(self, program: Program[ProxGauge], state: ADMMState) -> ADMMState:
         op, loss, solve = program.operator, program.loss, state.solve
-        a, values = program.gauge.prox(state.z + state.u, program.beta / state.rho)
+        a, values, near = program.gauge.prox_near(state.z + state.u, program.beta / state.rho, state.near)
         prediction, active = state.active.forward(a, values)
         if loss.quadratic:
             b = state.y
@@ -101,6 +107,7 @@ class ADMM(Method[ADMMState]):
             u=u,
             active=active,
             steps=state.steps + 1,
+            near=near,
         )
         return self._balance(program, state, moved) if moved.steps == state.next_balance else moved
 
@@ -116,8 +123,8 @@ class ADMM(Method[ADMMState]):
         metric = program.loss.sample_weight * program.loss.local_curvature(new.prediction)
         rho = max(new.rho * ratio, _least_rho(new.solve, metric))
         ratio = rho / new.rho
-        new.solve.factor(rho / metric)
-        return replace(new, rho=rho, metric=metric, s=new.s / ratio, u=new.u / ratio, next_balance=next_balance)
+        solve, s, u = new.solve.at(rho / metric), new.s / ratio, new.u / ratio
+        return replace(new, solve=solve, rho=rho, metric=metric, s=s, u=u, next_balance=next_balance)
 
     def point(self, program: Program[ProxGauge], state: ADMMState) -> Point:
         return Point(state.prediction, state.penalty, lambda: program.gauge.factorise(state.a))
@@ -139,8 +146,7 @@ def _matched_ridge(program: Program[ProxGauge], solve: KernelSolve, metric: Tens
     log_rho, slope, before = math.log(max(guess, least)), 1.0, None
     for _ in range(6):
         rho = max(math.exp(log_rho), least)
-        solve.factor(rho / metric)
-        polar = rho * float(program.polar(solve(rhs)).upper.max())
+        polar = rho * float(program.polar(solve.at(rho / metric)(rhs)).upper.max())
         excess = math.log(polar / program.beta)
         if abs(excess) < 1:
             break

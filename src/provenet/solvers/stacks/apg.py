@@ -100,7 +100,7 @@ class APG(Method[APGState]):
         """Price all gates; work on those that are open and those that most want to be."""
         if program.operator.n_gates == 1 or program.operator.held_bytes > BULKY_BYTES:
             return state
-        polar = program.polar(program.loss.gradient(state.prediction)).upper
+        polar = program.polar(-program.loss.gradient(state.prediction)).upper  # what each gate would gain
         is_open = torch.zeros_like(polar, dtype=torch.bool)
         is_open[state.gates[(state.values > 0) | (state.ahead.abs().amax(dim=(1, 2)) > 0)]] = True
         price = torch.where(is_open, 0.0, polar)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import torch
 from scipy.linalg import get_lapack_funcs
@@ -12,42 +14,61 @@ from provenet.operators import Operator
 _STRIP = 128
 
 
-class KernelSolve:
-    """(diag(ridge) + K)⁻¹ for one ridge (n,) at a time.
+class Kernel:
+    """K, and the Cholesky factor of the diag(ridge) + K that was last solved with.
 
-    K lives in one triangle of an n × n array, the Cholesky factor of the current diag(ridge) + K in the other, so that
-    a new ridge needs no second kernel.
+    K lives in one triangle of an n × n array, the factor in the other, so that a new ridge needs no second kernel.
     """
 
     def __init__(self, operator: Operator):
         kernel = operator.kernel()
         self._array = kernel.numpy().T  # Fortran order, as LAPACK wants it: a symmetric matrix does not mind
-        self._diagonal = self._array.diagonal().copy()
+        self.diagonal = self._array.diagonal().copy()
         self._potrf, self._potrs = get_lapack_funcs(("potrf", "potrs"), (self._array,))
-        self.ridge = torch.zeros(0, dtype=kernel.dtype)
+        self._ridge: Tensor | None = None  # of the factor
 
-    def factor(self, ridge: Tensor) -> None:
-        """Factor diag(ridge) + K, from the kept triangle; a ridge (n,) holds for all rows of its sample."""
-        ridge = self._by_row(ridge)
-        if torch.equal(ridge, self.ridge):
-            return
+    def solve(self, ridge: Tensor, right: Tensor) -> Tensor:
+        """(diag(ridge) + K)⁻¹ right, for ridge (rows,) and right (…, c), as many rows as K before its columns."""
+        if self._ridge is None or not torch.equal(ridge, self._ridge):
+            self._factor(ridge)
+        solution, _ = self._potrs(self._array, right.reshape(self._array.shape[0], -1).numpy(), lower=1)
+        return torch.from_numpy(np.ascontiguousarray(solution)).view(right.shape)
+
+    def _factor(self, ridge: Tensor) -> None:
+        """From the kept triangle."""
+        self._ridge = None
         array, n = self._array, self._array.shape[0]
         for start in range(0, n, _STRIP):  # lower ← upperᵀ, a square on the diagonal and what is below it
             stop = min(start + _STRIP, n)
             square = np.triu(array[start:stop, start:stop], 1)
             array[start:stop, start:stop] = square + square.T
             array[stop:, start:stop] = array[start:stop, stop:].T
-        np.fill_diagonal(array, self._diagonal + ridge.numpy())
+        np.fill_diagonal(array, self.diagonal + ridge.numpy())
         _, info = self._potrf(array, lower=1, clean=0, overwrite_a=1)
         if info != 0:
             smallest = float(ridge.min())
             raise np.linalg.LinAlgError(f"the kernel with ridge {smallest:g} is not positive definite (LAPACK {info}).")
-        self.ridge = ridge
+        self._ridge = ridge
+
+
+@dataclass(frozen=True)
+class KernelSolve:
+    """(diag(ridge) + K)⁻¹ for one ridge (rows,).  All that share a kernel are right at any time; the one that was used
+    last is quick, as the kernel has room for one factor."""
+
+    kernel: Kernel
+    ridge: Tensor
+
+    @staticmethod
+    def of(operator: Operator) -> KernelSolve:
+        return KernelSolve(Kernel(operator), torch.zeros(0, dtype=operator.dtype))
+
+    def at(self, ridge: Tensor) -> KernelSolve:
+        """With another ridge; one (n,) holds for all rows of its sample."""
+        return KernelSolve(self.kernel, self._by_row(ridge))
 
     def __call__(self, right: Tensor) -> Tensor:
-        """(diag(ridge) + K)⁻¹ right, for right (…, c), as many rows as the kernel has before its columns."""
-        solution, _ = self._potrs(self._array, right.reshape(self._array.shape[0], -1).numpy(), lower=1)
-        return torch.from_numpy(np.ascontiguousarray(solution)).view(right.shape)
+        return self.kernel.solve(self.ridge, right)
 
     def ridge_times(self, s: Tensor) -> Tensor:
         """diag(ridge) s."""
@@ -55,7 +76,7 @@ class KernelSolve:
 
     def trace(self, weight: Tensor) -> float:
         """tr(diag(weight) K), at least the largest eigenvalue."""
-        return float(np.dot(self._diagonal, self._by_row(weight).numpy()))
+        return float(np.dot(self.kernel.diagonal, self._by_row(weight).numpy()))
 
     def _by_row(self, by_sample: Tensor) -> Tensor:
-        return by_sample.repeat_interleave(len(self._diagonal) // len(by_sample))
+        return by_sample.repeat_interleave(len(self.kernel.diagonal) // len(by_sample))

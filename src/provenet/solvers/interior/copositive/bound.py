@@ -5,11 +5,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provenet.certificates.gap import lower_bound
+from provenet.certificates.gap import DualPoint, dual_point, rounding
 from provenet.cones import Table
 from provenet.cones.relaxation import relaxed
 from provenet.cones.search import climb
-from provenet.gauges import ConeGauge
+from provenet.gauges import BoundKind, ConeGauge
 from provenet.problem import Program
 from provenet.variable import Stack
 
@@ -25,8 +25,8 @@ def proven(
     weight: Tensor,
     terms: int,
     thoroughly: bool = False,
-) -> float:
-    """A lower bound of p* from any Θ and any ``lift`` = Σ_l λ_l C_l (P, p, p) with λ ≥ 0.
+) -> DualPoint:
+    """The lower bound of p* from any Θ and any ``lift`` = Σ_l λ_l C_l (P, p, p) with λ ≥ 0.
 
     max ‖Gᵀu‖² over the cone ≤ λ_max(GGᵀ + Σ λ_l C_l), as uᵀC_l u = (a_lᵀu)(b_lᵀu) ≥ 0 there.  For what rounding may do:
     ``weight`` (P,) = Σ_l λ_l, and the number of ``terms`` of a sum.  thoroughly: a few bad gates are looked at again.
@@ -35,10 +35,10 @@ def proven(
     gram = G @ G.mT
     largest = torch.minimum(torch.linalg.eigvalsh(gram)[:, -1], torch.linalg.eigvalsh(gram + lift)[:, -1]).clamp_min(0)
     p, q = G.shape[1:]
-    rounding = (p * q + 8 * (p + terms)) * torch.finfo(G.dtype).eps * (torch.linalg.matrix_norm(gram) + weight)
-    rounding = rounding + 2 * _noise(program) * weight
-    polar = (largest + rounding).sqrt()
-    return lower_bound(program, theta, float((_tightened(program, G, polar) if thoroughly else polar).max()))
+    rounded = (p * q + 8 * (p + terms)) * torch.finfo(G.dtype).eps * (torch.linalg.matrix_norm(gram) + weight)
+    polar = (largest + rounded + 2 * _noise(program) * weight).sqrt()
+    polar_max = float((_tightened(program, G, polar) if thoroughly else polar).max())
+    return dual_point(program, theta, polar_max + rounding(program, theta), BoundKind.DETERMINISTIC)
 
 
 def _tightened(program: Program[ConeGauge[Table]], G: Stack, polar: Tensor) -> Tensor:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet.certificates import DualPoint
 from provenet.cones import Table
 from provenet.gauges import ConeGauge
 from provenet.operators import Operator
@@ -53,7 +54,7 @@ class Copositive(Method[CopositiveState]):
 
     max_unknowns: int = 4000
 
-    name = "copositive"
+    name = family = "copositive"
     needs = (TABLE, SQUARED, GATED_ROWS, DOUBLE)
     check_every = 1
     patience = 15
@@ -100,14 +101,14 @@ class Copositive(Method[CopositiveState]):
         return state.at is None or state.stuck
 
     def point(self, program: Program[ConeGauge[Table]], state: CopositiveState) -> Point:
-        lower = -float("inf")
+        own = None
         if state.given is not None:
             factors = state.given
         else:
             assert state.at is not None
             factors = _settled(program, state, state.at)
-            lower = relaxed_bound(program, state.fit, state.walls, state.at, thoroughly=state.stuck)
-        return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors, lower)
+            own = relaxed_bound(program, state.fit, state.walls, state.at, thoroughly=state.stuck)
+        return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors, own)
 
 
 def is_tight(program: Program[ConeGauge[Table]]) -> bool:
@@ -154,7 +155,7 @@ def _cold(program: Program[ConeGauge[Table]], fit: Fit, walls: Walls, middle: Te
 
 def relaxed_bound(
     program: Program[ConeGauge[Table]], fit: Fit, walls: Walls, at: Between, thoroughly: bool = False
-) -> float:
+) -> DualPoint:
     """A lower bound of p* from W and the multipliers, whatever their accuracy; ``thoroughly``: see `proven`."""
     theta = fit.gradient(at.centre.W, program.loss.target)
     return proven(program, theta, walls.combined(at.push), at.push.sum(1), walls.a.shape[1], thoroughly)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
+from provenet.certificates import DualPoint
 from provenet.cones import Table, project
 from provenet.cones.search import climb
 from provenet.gauges import ConeGauge
@@ -44,12 +45,13 @@ _MINOR = 1e-6  # of the largest eigenvalue: smaller ones suggest no neuron
 
 @dataclass(frozen=True)
 class DualState:
-    """``best`` bound of p*, what it has ``grown`` by in the last step; ``given`` before the first step."""
+    """``best``: the point with the best bound of p*, what that has ``grown`` by in the last step; ``given`` before the
+    first step."""
 
     theta: Tensor
     cuts: Cuts
     mu: float
-    best: float
+    best: DualPoint | None
     grown: float
     given: Factors | None
     stuck: bool = False
@@ -63,7 +65,7 @@ class CopositiveDual(Method[DualState]):
     accuracy: float = 1e-3
     walls: int | None = None
 
-    name = "copositive"
+    name, family = "copositive_dual", "copositive"
     needs = (TABLE, SMOOTH_CONJUGATE, DOUBLE)
     check_every = 1_000  # a look bounds the pull of every cone, which may cost more than the whole run: only at the end
     max_steps = 100
@@ -95,7 +97,7 @@ class CopositiveDual(Method[DualState]):
         pull = float(spectral_norms(op.adjoint(slope)).max())
         theta = _BEGIN * min(1.0, program.beta / max(pull, 1e-300)) * slope
         mu = float(program.loss.value(zero)) / (op.n_gates * op.p)
-        return DualState(theta, Cuts.none(op.n_gates, op.p, op.dtype), mu, -float("inf"), float("inf"), given)
+        return DualState(theta, Cuts.none(op.n_gates, op.p, op.dtype), mu, None, float("inf"), given)
 
     def step(self, program: Program[ConeGauge[Table]], state: DualState) -> DualState:
         barrier = _barrier(program)
@@ -108,7 +110,8 @@ class CopositiveDual(Method[DualState]):
         except torch.linalg.LinAlgError:  # rounding has the upper hand
             return replace(state, given=None, stuck=True)
         bound = proven(program, theta, cuts.combined(cuts.s), cuts.s.sum(1), cuts.s.shape[1])
-        best = max(bound, state.best)
+        before = -float("inf") if state.best is None else state.best.lower
+        best = bound if state.best is None or bound.lower > before else state.best
         off = self._off(program, cuts, mu)
         if off < _EARLY * float(program.loss.value(torch.zeros_like(theta))):
             R, _ = barrier.room(theta, cuts)
@@ -116,15 +119,15 @@ class CopositiveDual(Method[DualState]):
             trace = torch.where(cuts.centred(T), T.diagonal(dim1=1, dim2=2).sum(1), 0.0)
             needed = torch.nonzero(trace > _NEEDED * trace.max()).flatten()
             cuts = cuts.with_violated(program.gauge.region, T, R, needed, self._new(program), self._most(program))
-        floor = 0.3 * self.accuracy * abs(best) / max(off / mu, 1.0)
-        return DualState(theta, cuts, max(_SHRINK * mu, floor), best, best - state.best, None)
+        floor = 0.3 * self.accuracy * abs(best.lower) / max(off / mu, 1.0)
+        return DualState(theta, cuts, max(_SHRINK * mu, floor), best, best.lower - before, None)
 
     def _off(self, program: Program[ConeGauge[Table]], cuts: Cuts, mu: float) -> float:
         """How far the centre for μ is from the optimum, with these walls."""
         return mu * (program.operator.n_gates * program.operator.p + int(cuts.there.sum()))
 
     def finished(self, state: DualState) -> bool:
-        return state.stuck or state.grown < 0.5 * self.accuracy * abs(state.best)
+        return state.stuck or (state.best is not None and state.grown < 0.5 * self.accuracy * abs(state.best.lower))
 
     def point(self, program: Program[ConeGauge[Table]], state: DualState) -> Point:
         factors = state.given if state.given is not None else _suggested(program, state)

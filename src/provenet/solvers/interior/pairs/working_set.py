@@ -85,7 +85,7 @@ class ReluState:
 
 
 @dataclass(frozen=True)
-class ReluWorkingSet(Method[ReluState]):
+class WorkingSet(Method[ReluState]):
     """first: pairs to begin with; None: all, or as many as have `_FILL` unknowns a sample; with kinks all."""
 
     first: int | None = None
