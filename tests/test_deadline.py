@@ -97,7 +97,7 @@ def test_a_run_keeps_its_time_and_is_certified(problem: pn.Problem, method: str)
     best = pn.solve(problem, tol=1e-6)
     assert certificate.dual <= best.certificate.primal * (1 + 1e-12)
     assert certificate.primal >= best.certificate.dual * (1 - 1e-12)
-    region = problem.program.gauge.cones  # type: ignore[attr-defined]
+    region = problem.program.gauge.region  # type: ignore[attr-defined]
     assert bool((region.slack(solution.factors.left, solution.factors.gate) >= 0).all())
 
 
@@ -144,12 +144,11 @@ def test_cones_without_a_table_have_better_bounds_than_the_spectral_norm(block: 
     problem = pn.formulate(block, X, Y, activation="relu", gates=3, beta=0.1)
     program, gauge = problem.program, problem.program.gauge
     assert isinstance(gauge, ConeNuclear)
-    assert gauge.implicit is not None
     G = program.operator.adjoint(program.loss.gradient(torch.zeros_like(program.loss.target)))
     bounds, spectral = gauge.polar(G), torch.linalg.svdvals(G)[:, 0]
     assert float(bounds.upper.max()) < 0.99 * float(spectral.max())
-    directions = gauge.implicit.inside[:, None] + normal(len(G), 400, G.shape[1], seed=9) * normal(400, 1).abs() * 0.3
+    directions = gauge.region.inside[:, None] + normal(len(G), 400, G.shape[1], seed=9) * normal(400, 1).abs() * 0.3
     for k, u in enumerate(directions):
-        there = (gauge.implicit.slack(u, torch.full((400,), k)) >= 0).all(1)
+        there = (gauge.region.slack(u, torch.full((400,), k)) >= 0).all(1)
         value = (u[there] @ G[k]).norm(dim=1) / u[there].norm(dim=1)
         assert bool((value <= bounds.upper[k]).all())

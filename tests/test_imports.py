@@ -12,7 +12,7 @@ import provenet
 
 ROOT = Path(provenet.__file__).parent
 FLOORS = (
-    {"deadline", "memory", "space", "batches", "word"},
+    {"deadline", "memory", "space", "batches", "word", "vectors"},
     {"variable", "verify", "cones"},
     {"operators", "losses", "gauges", "gates", "nn", "data"},
     {"polar", "blocks"},

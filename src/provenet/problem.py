@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, Generic, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import TypeVar
 
 from provenet.blocks import Block, OnData
 from provenet.gates import Gates, pattern_key
@@ -22,22 +23,21 @@ from provenet.operators import Operator
 from provenet.polar import polar_bounds
 from provenet.space import Placed, Space
 from provenet.statement import Scope, Statement
-from provenet.variable import Factors, Neurons, Stack
+from provenet.variable import Factors, Neurons
 
 _TINY = torch.finfo(torch.float64).tiny
 
+G_co = TypeVar("G_co", bound=Gauge, covariant=True, default=Gauge)
+
 
 @dataclass(frozen=True)
-class Program(Placed):
-    """min_Z L(A(Z)) + β Σ_k γ(Z_k)  (BM eq. 16, AT Thm 3.1–4.8)."""
+class Program(Placed, Generic[G_co]):
+    """min_Z L(A(Z)) + β Σ_k γ(Z_k)  (BM eq. 16, AT Thm 3.1–4.8).  ``Program[ProxGauge]``: its gauge has a prox."""
 
     operator: Operator
     loss: Loss
-    gauge: Gauge
+    gauge: G_co
     beta: float
-
-    def objective(self, stack: Stack) -> Tensor:
-        return self.loss.value(self.operator.forward(stack)) + self.beta * self.gauge.value(stack)
 
     def objective_factors(self, factors: Factors) -> Tensor:
         """BM eq. 17, 18."""
@@ -55,11 +55,12 @@ class Program(Placed):
         """
         return polar_bounds(self.operator, self.gauge, theta, final)
 
-    def with_beta(self, beta: float) -> Program:
+    def with_beta(self, beta: float) -> Program[G_co]:
         return replace(self, beta=beta)
 
-    def restrict(self, gates: Tensor) -> Program:
-        return replace(self, operator=self.operator.restrict(gates), gauge=self.gauge.restrict(gates))
+    def restrict(self, gates: Tensor) -> Program[G_co]:
+        gauge: Any = self.gauge.restrict(gates)
+        return replace(self, operator=self.operator.restrict(gates), gauge=gauge)
 
 
 class Units(NamedTuple):

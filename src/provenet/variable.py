@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from provenet.space import Placed, Space
+from provenet.vectors import unit
 
 Stack = Tensor
 
@@ -42,6 +43,25 @@ class Factors(Placed):
         out = self.left.new_zeros(n_gates, p, q)
         return out.index_add_(0, self.gate, self.left[:, :, None] * self.right[:, None, :])
 
+    def sizes(self) -> Tensor:
+        """‖u_j‖‖v_j‖, (N,)."""
+        return torch.linalg.vector_norm(self.left, dim=1) * torch.linalg.vector_norm(self.right, dim=1)
+
+    def balanced(self, needed: float = 0.0) -> Factors:
+        """Both layers of a neuron of one length, which costs least; without neurons of no more than ``needed`` of the
+        largest's size."""
+        size = self.sizes()
+        kept = self.select(size > needed * size.max() if size.numel() else size > 0)
+        left, right = (torch.linalg.vector_norm(part, dim=1, keepdim=True) for part in (kept.left, kept.right))
+        ratio = (right / left).sqrt()
+        return Factors(kept.left * ratio, kept.right / ratio, kept.gate)
+
+    def with_unit_left(self) -> Factors:
+        """First layers of unit length, the second ones taking up their lengths; zeros stay zeros."""
+        return Factors(
+            unit(self.left), self.right * torch.linalg.vector_norm(self.left, dim=1, keepdim=True), self.gate
+        )
+
     def scaled(self, factor: float) -> Factors:
         """Both layers times ``factor``: the stack times ``factor²``."""
         return Factors(self.left * factor, self.right * factor, self.gate)
@@ -65,6 +85,31 @@ class Factors(Placed):
 
     def select(self, keep: Tensor | slice) -> Factors:
         return Factors(self.left[keep], self.right[keep], self.gate[keep])
+
+
+class ByGate:
+    """Rows gathered by gate, padded with zeros to the widest: (N, …) ↔ (gates, width, …).
+
+    names (K,): the gates in use; group (N,): which of them a row has; counts (K,): rows of each; slot (N,): its place.
+    """
+
+    def __init__(self, gate: Tensor):
+        self.names, self.group, self.counts = torch.unique(gate, return_inverse=True, return_counts=True)
+        self.width = int(self.counts.max()) if gate.numel() else 0
+        order = torch.argsort(self.group, stable=True)
+        first = torch.cumsum(self.counts, 0) - self.counts
+        self.slot = torch.empty_like(self.group)
+        self.slot[order] = torch.arange(gate.numel(), device=gate.device) - first[self.group[order]]
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """(N, …) → (gates, width, …)."""
+        blocks = rows.new_zeros(len(self.names), self.width, *rows.shape[1:])
+        blocks[self.group, self.slot] = rows
+        return blocks
+
+    def scatter(self, blocks: Tensor) -> Tensor:
+        """The inverse of `gather`."""
+        return blocks[self.group, self.slot]
 
 
 class Neurons(NamedTuple):

@@ -5,10 +5,8 @@ import sys
 import pytest
 
 import provenet as pn
-from provenet.gauges import GroupNorm
 from provenet.operators import MLPOperator
 from provenet.problem import Program
-from provenet.solvers.loop import Limits, run
 from provenet.solvers.reference.cvx import CVX, matrix
 from provenet.testing.bank import make_case
 
@@ -34,15 +32,6 @@ def test_another_conic_solver() -> None:
     scs = pn.solve(case.problem, CVX(solver="SCS", options={"eps": 1e-9}), tol=1e-5)
     assert scs.status is pn.Status.SOLVED
     assert scs.certificate.primal == pytest.approx(case.optimum, rel=1e-5)
-
-
-def test_the_group_norm_is_another_problem() -> None:
-    """‖Z‖_F ≤ ‖Z‖_*: a smaller penalty, a smaller optimum; both certified."""
-    nuclear = make_case("squared", outputs=3).problem.program
-    group = Program(nuclear.operator, nuclear.loss, GroupNorm(), nuclear.beta)
-    optima = [run(CVX(), program, Limits(1e-7)).history[-1] for program in (group, nuclear)]
-    assert all(record.relative_gap <= 1e-7 for record in optima)
-    assert optima[0].primal < optima[1].dual
 
 
 def test_programs_too_large_are_refused() -> None:

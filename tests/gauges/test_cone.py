@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 
-from provenet.cones import Cones
-from provenet.gauges import ConeNuclear, NuclearNorm
+from provenet.cones import Cones, ImplicitCones, ImplicitRows
+from provenet.gauges import Bounds, ConeNuclear, NuclearNorm
+from provenet.testing import check_cone_gauge
 
 
-def gauge(N: int, p: int, P: int, seed: int) -> ConeNuclear:
+def gauge(N: int, p: int, P: int, seed: int) -> ConeNuclear[Cones]:
     generator = torch.Generator().manual_seed(seed)
     rows = torch.randn(N, p, generator=generator, dtype=torch.float64)
     inside = torch.randn(P, p, generator=generator, dtype=torch.float64)
@@ -23,8 +24,8 @@ def stack(P: int, p: int, q: int, seed: int) -> torch.Tensor:
 @pytest.mark.parametrize(("N", "p"), [(1, 2), (10, 2), (25, 3), (40, 6), (3, 8)])
 def test_one_output_is_exact(N: int, p: int) -> None:
     cone, Z = gauge(N, p, 6, seed=p), stack(6, p, 1, seed=N)
-    Z[0] = cone.cones.inside[0][:, None]
-    Z[1] = -2 * cone.cones.inside[1][:, None]
+    Z[0] = cone.region.inside[0][:, None]
+    Z[1] = -2 * cone.region.inside[1][:, None]
     bounds = cone.bounds(Z)
     assert bounds.kind == "exact"
     assert bool((bounds.lower <= bounds.upper).all())
@@ -32,7 +33,7 @@ def test_one_output_is_exact(N: int, p: int) -> None:
     assert float(bounds.upper[0]) == pytest.approx(1.0, rel=1e-7)  # in the cone: its length
     assert float(bounds.upper[1]) == pytest.approx(2.0, rel=1e-7)
     assert bool((bounds.upper >= Z.norm(dim=(1, 2)) * (1 - 1e-9)).all())
-    assert torch.allclose(cone.values(3.5 * Z), 3.5 * bounds.upper, rtol=1e-7)
+    assert torch.allclose(cone.bounds(3.5 * Z).upper, 3.5 * bounds.upper, rtol=1e-7)
 
 
 def test_half_a_line_and_its_sum_by_hand() -> None:
@@ -41,7 +42,7 @@ def test_half_a_line_and_its_sum_by_hand() -> None:
         Cones.of(torch.eye(2).double(), torch.ones(1, 2, dtype=torch.bool), torch.ones(1, 2, dtype=torch.float64))
     )
     Z = torch.tensor([[[3.0], [-4.0]]], dtype=torch.float64)
-    assert float(quadrant.values(Z)) == pytest.approx(7.0, rel=1e-8)
+    assert float(quadrant.bounds(Z).upper) == pytest.approx(7.0, rel=1e-8)
 
 
 def test_slip_14_the_plain_nuclear_norm_is_smaller() -> None:
@@ -66,7 +67,7 @@ def test_several_outputs_are_bounded_and_factorised(N: int, p: int, q: int) -> N
     assert bool((bounds.upper >= NuclearNorm().values(Z)).all())
     factors = cone.factorise(Z)
     assert torch.allclose(factors.stack(3), Z, atol=1e-9)
-    assert float(cone.cones.slack(factors.left, factors.gate).min()) >= -1e-9
+    assert float(cone.region.slack(factors.left, factors.gate).min()) >= -1e-9
     assert float(factors.penalty()) == pytest.approx(float(bounds.upper.sum()), rel=1e-9)
     assert torch.allclose(cone.bounds(2 * Z).upper, 2 * bounds.upper, rtol=1e-4)
 
@@ -101,11 +102,58 @@ def test_the_gates_above_a_threshold_come_with_their_neurons() -> None:
     assert bool((again[:-1] >= again[1:]).all())
 
 
-def test_a_matrix_has_no_value_and_no_prox() -> None:
+def test_what_it_cannot_do_it_does_not_have() -> None:
     cone = gauge(5, 2, 1, seed=0)
-    with pytest.raises(NotImplementedError, match="bounds"):
-        cone.values(stack(1, 2, 2, seed=0))
-    with pytest.raises(NotImplementedError, match="prox"):
-        cone.prox(stack(1, 2, 1, seed=0), 1.0)
-    with pytest.raises(ValueError, match="no table of rows"):
-        ConeNuclear(None).bounds(stack(1, 2, 1, seed=0))
+    assert not hasattr(cone, "prox")
+    assert not hasattr(cone, "values")
+
+
+def implicit(cones: Cones) -> ImplicitCones:
+    """The same cones, their rows applied and picked only."""
+    rows = ImplicitRows(
+        lambda u: u @ cones.rows.T,
+        lambda index: cones.rows[index],
+        lambda u: torch.full((len(u), len(cones.rows)), 1e-15, dtype=u.dtype),
+        torch.linalg.vector_norm(cones.rows, dim=1),
+        cones.rows.shape[1],
+    )
+    return ImplicitCones(rows, cones.signs, cones.inside)
+
+
+@pytest.mark.parametrize("q", [1, 2])
+def test_rows_that_are_applied_only_have_the_same_gauge(q: int) -> None:
+    cone, Z, G = gauge(8, 3, 4, seed=1), stack(4, 3, q, seed=1), stack(4, 3, q, seed=2)
+    other = ConeNuclear(implicit(cone.region))
+    assert float(other.largest(G).upper.max()) == pytest.approx(float(cone.largest(G).upper.max()), rel=1e-7)
+    torch.testing.assert_close(other.bounds(Z).upper, cone.bounds(Z).upper, rtol=1e-4, atol=0)
+
+
+@pytest.mark.parametrize("q", [1, 2])
+def test_without_a_table_bounds_are_looser_and_hold(q: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("provenet.cones.implicit._TABLE_NUMBERS", 0)
+    cone, Z, G = gauge(8, 3, 4, seed=1), stack(4, 3, q, seed=1), stack(4, 3, q, seed=2)
+    other = ConeNuclear(implicit(cone.region))
+    assert other.region.tables == []
+    torch.testing.assert_close(other.polar(G).upper, NuclearNorm().polar(G).upper, rtol=1e-12, atol=0)
+    loose, tight = other.bounds(Z), cone.bounds(Z)
+    assert bool((loose.lower <= tight.upper).all())
+    assert bool((loose.upper >= tight.lower).all())
+    neurons = other.factorise(Z)
+    torch.testing.assert_close(neurons.stack(4), Z, rtol=1e-9, atol=1e-9)
+    assert float(cone.region.slack(neurons.left, neurons.gate).min()) >= -1e-12
+
+
+def test_the_contract_of_gauges_of_cones() -> None:
+    check_cone_gauge(gauge(7, 2, 5, seed=3))
+    check_cone_gauge(gauge(9, 4, 3, seed=4))
+    check_cone_gauge(ConeNuclear(implicit(gauge(9, 4, 3, seed=4).region)))
+
+
+def test_an_upper_bound_that_is_too_small_is_found() -> None:
+    class Hopeful(ConeNuclear):
+        def polar(self, stack: torch.Tensor, enough: float = 0.0) -> Bounds:
+            found = super().polar(stack, enough)
+            return Bounds(0.9 * found.lower, 0.9 * found.upper)
+
+    with pytest.raises(AssertionError, match="polar"):
+        check_cone_gauge(Hopeful(gauge(7, 2, 5, seed=3).region))

@@ -17,9 +17,9 @@ from provenet.solvers.neurons.descent import Plateau
 from provenet.solvers.neurons.first_order import FirstOrderBM
 from provenet.solvers.neurons.hessian import DenseModel, ProductModel
 from provenet.solvers.neurons.newton import NewtonSettings
-from provenet.solvers.neurons.place import Groups, compress, gaussian, gradient, place
+from provenet.solvers.neurons.place import compress, gaussian, gradient, place
 from provenet.solvers.status import Status
-from provenet.variable import Factors
+from provenet.variable import ByGate, Factors
 
 LOSSES = ("squared", "softmax", "logistic", "huber")
 
@@ -270,7 +270,7 @@ def test_compress_keeps_the_map_and_never_pays_more() -> None:
 def test_groups_gather_and_scatter() -> None:
     gate = torch.tensor([4, 1, 4, 9, 4])
     rows = torch.arange(10.0).view(5, 2)
-    groups = Groups(gate)
+    groups = ByGate(gate)
     blocks = groups.gather(rows)
     assert groups.names.tolist() == [1, 4, 9]
     assert blocks.shape == (3, 3, 2)

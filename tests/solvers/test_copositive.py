@@ -26,8 +26,7 @@ def formulated(X: np.ndarray, Y: np.ndarray, share: float, weight: np.ndarray | 
 
 def cones_of(problem: Problem) -> Cones:
     assert isinstance(problem.program.gauge, ConeNuclear)
-    assert problem.program.gauge.cones is not None
-    return problem.program.gauge.cones
+    return problem.program.gauge.region
 
 
 def relaxation_by_cvxpy(problem: Problem) -> float:
@@ -184,7 +183,7 @@ def test_analytic_centres(d: int) -> None:
 def test_refusals_name_the_reason() -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((10, 2)), rng.standard_normal((10, 2))
-    with pytest.raises(ValueError, match="ReLU block"):
+    with pytest.raises(ValueError, match="ReLU program of a block"):
         pn.solve(pn.formulate("mlp", X, Y), "copositive")
     labels = np.eye(2)[rng.integers(2, size=10)]
     logits = pn.formulate("mlp", X, labels, activation="relu", gates="all", loss="softmax", beta=0.1)

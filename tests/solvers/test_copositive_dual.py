@@ -11,7 +11,6 @@ from provenet.cones import Cones
 from provenet.gauges import ConeNuclear
 from provenet.problem import Problem
 from provenet.solvers.interior.copositive.barrier import Barrier
-from provenet.solvers.interior.copositive.conjugate import conjugate_of
 from provenet.solvers.interior.copositive.cuts import Cuts
 from provenet.solvers.interior.copositive.dense import Copositive
 from provenet.solvers.interior.copositive.dual import CopositiveDual, DualState
@@ -31,8 +30,7 @@ def posed(block: object, X: np.ndarray, Y: np.ndarray, share: float = 0.1, **set
 
 def cones_of(problem: Problem) -> Cones:
     assert isinstance(problem.program.gauge, ConeNuclear)
-    assert problem.program.gauge.cones is not None
-    return problem.program.gauge.cones
+    return problem.program.gauge.region
 
 
 @pytest.mark.parametrize("loss", LOSSES)
@@ -146,7 +144,7 @@ def test_newton_is_that_of_the_barrier_function(loss: str) -> None:
     rng = np.random.default_rng(6)
     problem = posed("mlp", rng.standard_normal((15, 3)), targets(rng, 15, 2, loss), loss=loss, gates=4)
     program = problem.program
-    conjugate = conjugate_of(program.loss)
+    conjugate = program.loss.smooth_conjugate()
     assert conjugate is not None
     barrier = Barrier(program, conjugate)
     state = CopositiveDual().init(program, None)

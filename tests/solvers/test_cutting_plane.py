@@ -25,7 +25,7 @@ def test_equals_frank_wolfe_on_random_problems(seed: int) -> None:
     assert planes.certificate.primal == pytest.approx(wolfe.certificate.primal, rel=2e-6)
     assert planes.certificate.dual <= wolfe.certificate.primal * (1 + 1e-12)
     assert wolfe.certificate.dual <= planes.certificate.primal * (1 + 1e-12)
-    cones = problem.program.gauge.cones
+    cones = problem.program.gauge.region
     assert bool((cones.slack(planes.factors.left, planes.factors.gate) >= 0).all())
 
 
@@ -63,7 +63,7 @@ def test_a_block_whose_cones_have_no_table() -> None:
 def test_other_losses_are_refused_by_name() -> None:
     rng = np.random.default_rng(2)
     problem = pn.formulate("mlp", rng.standard_normal((8, 2)), rng.integers(0, 2, 8), "relu", 5, "logistic", 0.1)
-    with pytest.raises(ValueError, match="squared loss only"):
+    with pytest.raises(ValueError, match="squared loss, not 'logistic'"):
         pn.solve(problem, "cutting_plane")
     with pytest.raises(ValueError, match="level"):
         CuttingPlane(level=0.0)

@@ -68,9 +68,6 @@ class Foreknowing(Method[Factors]):
     name = "foreknowing"
     reduces = False
 
-    def refuses(self, program: Program) -> str | None:
-        return None
-
     def init(self, program: Program, start: Factors | None) -> Factors:
         return self.poor
 

@@ -15,7 +15,7 @@ from provenet.problem import Problem
 from provenet.solvers import Status
 from provenet.solvers.cones.classic import ClassicFrankWolfe, largest_atom
 from provenet.solvers.cones.frank_wolfe import merge
-from provenet.solvers.cones.second_layers import atom_columns, best_second_layers, distinct
+from provenet.solvers.cones.second_layers import best_second_layers, distinct
 from provenet.variable import Factors
 
 
@@ -28,7 +28,7 @@ def planar(n: int, c: int, share: float, seed: int = 0, loss: str = "squared") -
 
 
 def feasible(problem: Problem, factors: Factors) -> bool:
-    cones = problem.program.gauge.cones
+    cones = problem.program.gauge.region
     return bool((cones.slack(factors.left, factors.gate) >= 0).all())
 
 
@@ -128,11 +128,11 @@ def test_the_planar_oracle_is_cone_constrained_pca() -> None:
     for seed in range(5):
         stack = torch.randn(len(problem.patterns), 2, 3, generator=torch.Generator().manual_seed(seed)).double()
         atom = largest_atom(gauge, stack)
-        best = cone_pca(gauge.cones, stack)
+        best = cone_pca(gauge.region, stack)
         value = float(atom.left[0] @ stack[atom.gate[0]] @ atom.right[0])
         assert value == pytest.approx(float(best.lower.max()), rel=1e-12)
         assert int(atom.gate[0]) == int(best.lower.argmax())
-        assert float(gauge.cones.slack(atom.left, atom.gate).min()) >= -1e-14
+        assert float(gauge.region.slack(atom.left, atom.gate).min()) >= -1e-14
 
 
 def test_the_classic_variant_at_the_right_total() -> None:
@@ -153,9 +153,9 @@ def test_settings_that_make_no_sense_are_named() -> None:
 def test_second_layers_satisfy_their_optimality_conditions() -> None:
     """‖A_j*∇L‖ ≤ β, with equality and opposite direction where v_j is not zero."""
     program = planar(30, 3, 0.05, seed=5).program
-    cones = program.gauge.cones
+    cones = program.gauge.region
     gate = torch.arange(len(cones.inside))
-    columns = atom_columns(program.operator, cones.inside, gate)
+    columns = program.operator.second_layer_columns(cones.inside, gate)
     found = best_second_layers(program.loss, program.beta, columns)
     pull = columns.flatten(2) @ program.loss.gradient(found.prediction).flatten()
     assert float(pull.norm(dim=1).max()) <= program.beta * (1 + 1e-7)
@@ -167,15 +167,15 @@ def test_second_layers_satisfy_their_optimality_conditions() -> None:
 
 def test_atoms_on_a_shared_ray_are_one() -> None:
     program = planar(15, 2, 0.1).program
-    cones = program.gauge.cones
+    cones = program.gauge.region
     rays, gate = cones.faces.rays.flatten(0, 1), torch.arange(len(cones.inside)).repeat_interleave(2)
-    kept = distinct(atom_columns(program.operator, rays, gate))
+    kept = distinct(program.operator.second_layer_columns(rays, gate))
     assert kept.numel() <= len(cones.inside) + 2  # each ray bounds two cones, one of which may be the closed one
 
 
 def test_merging_keeps_neurons_in_their_cones() -> None:
     problem = planar(15, 2, 0.1)
-    cones = problem.program.gauge.cones
+    cones = problem.program.gauge.region
     u = cones.inside[[0, 0, 1]] + torch.tensor([[0.0, 0.0], [1e-9, 0.0], [0.0, 0.0]], dtype=torch.float64)
     v = torch.tensor([[1.0, 0.0], [1.0, 1e-6], [0.0, 1.0]], dtype=torch.float64)
     merged = merge(Factors(u, v, torch.tensor([0, 0, 1])))

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet.gauges import GroupNorm, NuclearNorm
+from provenet.gauges import LineNorm, NuclearNorm
 from provenet.losses import Squared
 from provenet.operators import MLPOperator
 from provenet.problem import Problem, Program
@@ -15,7 +15,7 @@ from provenet.solvers import Limits, Status
 from provenet.solvers.interior.blocks import Scaling, to_blocks, to_vector
 from provenet.solvers.interior.ipm import IPM
 from provenet.solvers.interior.newton import centre_at
-from provenet.solvers.interior.rows import DenseRows, GatedRows, prepare
+from provenet.solvers.interior.rows import DenseRows, KernelRows, prepare
 from provenet.solvers.loop import run
 from provenet.space import Space
 
@@ -202,8 +202,8 @@ def test_refuses_what_it_cannot_do():
     with pytest.raises(ValueError, match="30 unknowns, more than max_unknowns=29"):
         pn.solve(many, IPM(max_unknowns=29))
     program = many.program
-    group = Program(program.operator, program.loss, GroupNorm(), program.beta)
-    assert "GroupNorm" in (IPM().refuses(group) or "")
+    lines = Program(program.operator, program.loss, LineNorm(1, 2), program.beta)
+    assert "nuclear norm, not LineNorm" in (IPM().refuses(lines) or "")
     assert "float64" in (IPM().refuses(program.to(Space(dtype=torch.float32))) or "")
     assert IPM(max_unknowns=30).refuses(program) is None
 
@@ -218,7 +218,7 @@ def test_gated_and_dense_rows_are_the_same_map():
     gated = prepare(program).rows
     columns = (pattern.T[:, None, :] * X.T * weight.sqrt()).contiguous()
     dense = DenseRows(columns, 1)
-    assert isinstance(gated, GatedRows)
+    assert isinstance(gated, KernelRows)
     G = torch.rand(4, 1, 1, dtype=torch.float64, generator=rng) + 0.5
     stack = torch.randn(4, 3, 1, dtype=torch.float64, generator=rng)
     for one, other in ((gated.scaled(G), dense.scaled(G)), (gated, dense)):

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet.gauges import NuclearNorm
 from provenet.problem import Program
 from provenet.solvers.loop import Limits, Method, Point, Record, run
 from provenet.solvers.stacks.apg import APG
@@ -32,9 +33,6 @@ class Failing(Method[int]):
     then: str
 
     name = "failing"
-
-    def refuses(self, program: Program) -> str | None:
-        return None
 
     def init(self, program: Program, start: Factors | None) -> int:
         return 0
@@ -129,7 +127,8 @@ def test_fista_keeps_its_rate(problem: pn.Problem) -> None:
     optimum = best.certificate.primal / problem.units.value
     for k in range(1, 60):
         state = method.step(program, state)
-        excess = float(program.objective(state.z)) - optimum
+        value = program.loss.value(op.forward(state.z)) + program.beta * NuclearNorm().value(state.z)
+        excess = float(value) - optimum
         assert excess <= 2 * lipschitz * distance / (k + 1) ** 2 + 1e-9
 
 

@@ -15,7 +15,7 @@ from provenet.problem import Problem
 from provenet.solvers import Status
 from provenet.solvers.interior.pairs.caps import Scaling, determinant, product
 from provenet.solvers.interior.pairs.ipm import advance, central, residual
-from provenet.solvers.interior.pairs.pairs import Pairs, Table
+from provenet.solvers.interior.pairs.pairs import DistinctRows, Pairs
 from provenet.solvers.interior.pairs.slope import Bent, first_slope
 from provenet.solvers.interior.pairs.working_set import WorkingSet
 
@@ -262,8 +262,7 @@ def test_central_points_are_central_and_steps_lower_the_complementarity() -> Non
     posed = problem(n=30, d=4)
     program = posed.program
     assert isinstance(program.gauge, ConeNuclear)
-    assert program.gauge.cones is not None
-    table = Table.of(program.gauge.cones)
+    table = DistinctRows.of(program.gauge.region)
     P = program.operator.n_gates
     sign = torch.cat([torch.ones(P), -torch.ones(P)]).double()
     pairs = Pairs.of(program, table, torch.arange(P).repeat(2), sign)

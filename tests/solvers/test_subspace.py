@@ -90,7 +90,7 @@ def test_refusals_say_why() -> None:
     with pytest.raises(ValueError, match="cannot be narrowed"):
         pn.solve(_tokens(), "subspace")
     relu = pn.formulate("mlp", np.eye(3), np.eye(3), activation="relu", gates=2)
-    with pytest.raises(ValueError, match="not the nuclear norm"):
+    with pytest.raises(ValueError, match="nuclear norm, not ConeNuclear"):
         pn.solve(relu, "subspace")
 
 

@@ -145,9 +145,8 @@ def test_theorem_3_with_its_regulariser(seed: int) -> None:
     X, Y, beta = problem.X.double().numpy(), problem.loss.target.numpy(), problem.beta
     gauge = problem.program.gauge
     assert isinstance(gauge, ConeNuclear)
-    assert gauge.cones is not None
     B = [cp.Variable((2, 2), PSD=True) for _ in problem.patterns]
-    rays = gauge.cones.faces.rays.numpy()
+    rays = gauge.region.faces.rays.numpy()
     hidden = [pattern[:, None] * X @ ray.T for pattern, ray in zip(problem.patterns.numpy(), rays, strict=True)]
     kernel = np.eye(4) + sum(H @ b @ H.T for H, b in zip(hidden, B, strict=True))
     trace = sum(cp.trace(ray.T @ b @ ray) for ray, b in zip(rays, B, strict=True))
@@ -187,10 +186,9 @@ def test_the_relaxation_is_not_tight_for_five_facets_in_space() -> None:
     assert problem.beta_max**2 - shift == pytest.approx(1.3086, abs=1e-4)
     gauge = problem.program.gauge
     assert isinstance(gauge, ConeNuclear)
-    assert gauge.cones is not None
     slope = problem.program.operator.adjoint(problem.program.loss.target)
     unit = problem.beta_max / problem.program.beta_max
-    bound = float(relaxed(gauge.cones, slope, gauge.cones.inside, torch.zeros(1, dtype=slope.dtype))) * unit
+    bound = float(relaxed(gauge.region, slope, gauge.region.inside, torch.zeros(1, dtype=slope.dtype))) * unit
     assert bound**2 - shift == pytest.approx(2.0, abs=1e-3)  # the relaxation's own maximum
     problem = problem.with_beta(0.95 * problem.beta_max)
     program = problem.program

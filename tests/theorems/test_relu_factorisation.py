@@ -43,7 +43,7 @@ def stationary(program: Program, gates: list[int]) -> Place:
     alone = run(ConeBM(), program.restrict(chosen), Limits(1e-11, max_steps=60)).factors
     at = place(program, Factors(alone.left, alone.right, chosen[alone.gate]))
     assert isinstance(program.gauge, ConeNuclear)
-    steepest, _ = descent(program.gauge.cones, at.factors, gradient(program, at))
+    steepest, _ = descent(program.gauge.region, at.factors, gradient(program, at))
     assert float(steepest.abs().max()) < 1e-4 * program.beta
     return at
 
@@ -90,7 +90,7 @@ def test_rank_deficiency_proves_nothing_with_cones() -> None:
     at = stationary(problem.program, [0])
     twice = Factors.join(at.factors, at.factors).scaled(0.5**0.5)  # each neuron split in two: rank-deficient
     both = place(problem.program, twice)
-    steepest, _ = descent(problem.program.gauge.cones, twice, gradient(problem.program, both))
+    steepest, _ = descent(problem.program.gauge.region, twice, gradient(problem.program, both))
     assert both.value == pytest.approx(at.value, rel=1e-12)
     assert float(steepest.abs().max()) < 1e-4 * problem.program.beta
     assert float(cone_polars(problem.program, both).max()) > 1.1 * problem.program.beta  # yet it is not optimal
@@ -121,7 +121,7 @@ def test_bm_theorem_3_5_is_not_one_of_cones() -> None:
     program = problem.program
     at = place(program, neurons.scaled(problem.units.z**-0.5))
     assert isinstance(program.gauge, ConeNuclear)
-    steepest, _ = descent(program.gauge.cones, at.factors, gradient(program, at))
+    steepest, _ = descent(program.gauge.region, at.factors, gradient(program, at))
     assert float(steepest.abs().max()) < 1e-12
     assert [int(torch.linalg.matrix_rank(part)) for part in (neurons.left, neurons.right)] == [2, 2]  # min(p, q)
     strongest = float(cone_polars(program, at).max()) / program.beta
@@ -225,7 +225,7 @@ def test_recovery_of_neurons_from_convex_weights() -> None:
     problem = plane(n=10)
     program = problem.program
     assert isinstance(program.gauge, ConeNuclear)
-    cones = program.gauge.cones
+    cones = program.gauge.region
     gates = torch.tensor([0, 0, 0, 4, 4, 9])
     left = feasible(cones, torch.from_numpy(normal(6, 2, seed=5)) + 2 * cones.inside[gates], gates).point
     known = Factors(left, torch.from_numpy(normal(6, 2, seed=6)), gates)

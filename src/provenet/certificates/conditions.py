@@ -7,9 +7,8 @@ instead of it.  With several gates each must hold at every gate.
 from __future__ import annotations
 
 import torch
-from torch import Tensor
 
-from provenet.variable import Factors
+from provenet.variable import ByGate, Factors
 
 
 def rank_conditions(factors: Factors, n_gates: int, p: int, q: int) -> dict[str, bool]:
@@ -18,7 +17,8 @@ def rank_conditions(factors: Factors, n_gates: int, p: int, q: int) -> dict[str,
     width = torch.bincount(factors.gate, minlength=n_gates)
     if factors.n_neurons == 0 or bool((width == 0).any()):  # a gate without neurons satisfies none of them
         return {"wide_enough": False, "rank_deficient": False, "full_rank": False}
-    left, right = _padded(factors.left, factors.gate, width), _padded(factors.right, factors.gate, width)
+    gates = ByGate(factors.gate)  # filled up with zeros, which no rank counts
+    left, right = gates.gather(factors.left), gates.gather(factors.right)
     rank = torch.linalg.matrix_rank
     full = torch.minimum(rank(left), rank(right)) >= min(p, q)
     return {
@@ -26,13 +26,3 @@ def rank_conditions(factors: Factors, n_gates: int, p: int, q: int) -> dict[str,
         "rank_deficient": bool((rank(torch.cat([left, right], dim=2)) < width).all()),
         "full_rank": bool(full.all()),
     }
-
-
-def _padded(rows: Tensor, gate: Tensor, width: Tensor) -> Tensor:
-    """(P, max width, …): the rows of each gate, filled up with zeros, which no rank counts."""
-    order = torch.argsort(gate, stable=True)
-    first = torch.cumsum(width, 0) - width
-    place = torch.arange(len(gate)) - first[gate[order]]
-    out = rows.new_zeros(len(width), int(width.max()), rows.shape[1])
-    out[gate[order], place] = rows[order]
-    return out

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.cones.cones import Cones
+from provenet.cones.base import Table
 from provenet.cones.projection import project
 
 _MOST_OUTPUTS = 6  # beyond, the first 2^c cells are too coarse to be of use
@@ -34,7 +34,7 @@ class Leaf(NamedTuple):
 
 
 def branch_and_bound(
-    cones: Cones,
+    cones: Table,
     G: Tensor,
     lower: Tensor,
     upper: Tensor,
@@ -90,7 +90,7 @@ def branch_and_bound(
     return Leaf(best, torch.minimum(upper, closed), where)
 
 
-def _evaluate(cones: Cones, G: Tensor, pull: Tensor, gate: Tensor, best: Tensor, where: Tensor) -> Tensor:
+def _evaluate(cones: Table, G: Tensor, pull: Tensor, gate: Tensor, best: Tensor, where: Tensor) -> Tensor:
     """f = ‖Proj_K(pull)‖ from above (M,); the projections are tried as better points of their gates."""
     found = project(cones.rows, cones.signs[gate], pull)
     length = torch.linalg.vector_norm(found.point, dim=1)
@@ -131,7 +131,7 @@ def _bound(cells: Tensor, height: Tensor) -> Tensor:
 
 
 def _halves(
-    cones: Cones, G: Tensor, gate: Tensor, cells: Tensor, height: Tensor, best: Tensor, where: Tensor
+    cones: Table, G: Tensor, gate: Tensor, cells: Tensor, height: Tensor, best: Tensor, where: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Each cell cut in two across its longest edge: cells (2M, r, r) and f at their generators (2M, r)."""
     M, r, _ = cells.shape

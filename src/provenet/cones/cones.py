@@ -9,8 +9,12 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
+from provenet.cones.base import Table
 from provenet.cones.exact import Faces, faces
-from provenet.space import Placed, Space
+from provenet.cones.pca import cone_pca
+from provenet.cones.search import climb
+from provenet.cones.values import split
+from provenet.vectors import unit
 
 _NOISE = 4.0  # times (p + 4)·eps: what any order of summation may make of a unit row times a vector
 _MOVES = 4  # straight off the walls: each may come too close to others
@@ -21,7 +25,7 @@ _TINY = 1e-300
 
 
 @dataclass(frozen=True)
-class Cones(Placed):
+class Cones(Table):
     """rows (N, p): Φ with rows of unit length, or zero.  signs (P, N): ±1.  inside (P, p): a point of each interior.
     noise (N,): what rounding may do to the rows themselves, of their length; None: nothing.  doubt: how many times the
     rounding of a pull rows that count as one may add to it, where the cones are all there are."""
@@ -41,11 +45,7 @@ class Cones(Placed):
         rows = torch.where(alive, phi / norm.clamp_min(torch.finfo(phi.dtype).tiny), 0.0)
         signs = torch.where(patterns | ~alive.T, 1.0, -1.0).to(phi.dtype)
         relative = None if noise is None else noise / norm[:, 0].clamp_min(torch.finfo(phi.dtype).tiny)
-        return Cones(rows, signs, _unit(inside), relative)
-
-    @property
-    def space(self) -> Space:
-        return Space.of(self.rows)
+        return Cones(rows, signs, unit(inside), relative)
 
     @cached_property
     def faces(self) -> Faces:
@@ -59,11 +59,9 @@ class Cones(Placed):
         return self._with(signs=self.signs[gates], inside=self.inside[gates], **known)
 
     def within(self, basis: Tensor) -> Cones:
-        """The same cones in the coordinates of an orthonormal basis (p, r) that spans all rows."""
-        return Cones(self.rows @ basis, self.signs, _unit(self.inside @ basis), self.noise, self.doubt)
+        return Cones(self.rows @ basis, self.signs, unit(self.inside @ basis), self.noise, self.doubt)
 
     def slack(self, u: Tensor, gate: Tensor) -> Tensor:
-        """K_k(j) u_j, (N', N) for u (N', p)."""
         return (u @ self.rows.T).mul_(self.signs[gate])
 
     def pulled_inside(self, u: Tensor, gate: Tensor) -> Tensor:
@@ -81,6 +79,26 @@ class Cones(Placed):
         step = (self._missing(moved, gate, 2.0) / (room - 2 * self._rounding).clamp_min(_TINY)).amax(1)
         far = step > _FAR * torch.linalg.vector_norm(moved, dim=1)  # rounding fills the cone: no neuron fits in
         return torch.where(far[:, None], 0.0, moved + torch.where(far, 0.0, step)[:, None] * inside)
+
+    @property
+    def tables(self) -> list[tuple[Tensor, Table]]:
+        return [(self.space.arange(len(self.signs)), self)]
+
+    def exact(self, outputs: int) -> bool:
+        """For one output, or in up to three dimensions."""
+        return outputs == 1 or self.rows.shape[1] <= 3
+
+    def peaks(self, G: Tensor) -> Tensor:
+        return cone_pca(self, G).u if self.exact(G.shape[2]) else climb(self, G).u
+
+    def split(self, u: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
+        """min ‖a‖ + ‖b‖; where u, or −u, is in the cone already, it is one of them."""
+        _, _, a, b = split(self.restrict(gate), u)
+        slack = self.slack(u, gate)
+        inside, opposite = (slack >= 0).all(1, keepdim=True), (slack <= 0).all(1, keepdim=True)
+        zero = torch.zeros_like(a)
+        a = torch.where(inside, u, torch.where(opposite, zero, a))
+        return a, torch.where(inside, zero, torch.where(opposite, -u, b))
 
     def _off_walls(self, u: Tensor, gate: Tensor) -> Tensor:
         """u moved by the shortest steps off the rows it is too close to."""
@@ -112,7 +130,3 @@ class Cones(Placed):
         own = _NOISE * (self.rows.shape[1] + 4) * torch.finfo(self.rows.dtype).eps
         alive = torch.linalg.vector_norm(self.rows, dim=1) > 0
         return alive * (own + (torch.zeros_like(self.rows[:, 0]) if self.noise is None else self.noise))
-
-
-def _unit(vectors: Tensor) -> Tensor:
-    return vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(1e-300)

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from provenet import batches
+from provenet.cones.base import Region, Table
 from provenet.cones.cones import Cones
 from provenet.cones.projection import sides
-from provenet.space import Placed
+from provenet.cones.search import climb
 
 _TABLE_NUMBERS = 2**22  # of rows and signs that are written down to bound the polar
 
@@ -62,7 +63,7 @@ class ImplicitRows:
 
 
 @dataclass(frozen=True)
-class ImplicitCones(Placed):
+class ImplicitCones(Region):
     """What `Cones` is for a table.  signs (P, N): ±1, zero for rows that do not bound a cone; inside (P, p)."""
 
     rows: ImplicitRows
@@ -76,13 +77,12 @@ class ImplicitCones(Placed):
         return replace(self, rows=self.rows.within(basis), inside=self.inside @ basis)
 
     @cached_property
-    def tables(self) -> list[tuple[Tensor, Cones]]:
-        """The gates that share rows, and their cones with these rows written down; none where that is too much."""
+    def tables(self) -> list[tuple[Tensor, Table]]:
         N, p = self.rows.shape
         if N * p > _TABLE_NUMBERS or len(self.signs) * N > _TABLE_NUMBERS:
             return []
         kinds, kind = torch.unique(self.signs != 0, dim=0, return_inverse=True)
-        out = []
+        out: list[tuple[Tensor, Table]] = []
         for k, bounding in enumerate(kinds):
             gates = torch.nonzero(kind == k).flatten()
             rows = torch.nonzero(bounding & (self.rows.length > 0)).flatten()
@@ -91,8 +91,10 @@ class ImplicitCones(Placed):
                 out.append((gates, Cones(self.rows.take(rows), signs, self.inside[gates])))
         return out
 
+    def peaks(self, G: Tensor) -> Tensor:
+        return climb(self, G).u
+
     def slack(self, u: Tensor, gate: Tensor) -> Tensor:
-        """K_k(j) u_j, (N', N) for u (N', p)."""
         return sides(self.rows, u).mul_(self.signs[gate])
 
     def pulled_inside(self, u: Tensor, gate: Tensor) -> Tensor:

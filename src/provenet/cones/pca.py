@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
+from provenet.cones.base import Table
 from provenet.cones.branch import branch_and_bound
-from provenet.cones.cones import Cones
 from provenet.cones.exact import largest_in_cones
 from provenet.cones.projection import project
 from provenet.cones.relaxation import relaxed
@@ -51,7 +51,7 @@ class ConePCA:
 
 
 def cone_pca(
-    cones: Cones,
+    cones: Table,
     G: Tensor,
     enough: float = 0.0,
     nodes: int = _NODES,
@@ -80,7 +80,7 @@ def _all(like: Tensor, name: str) -> Tensor:
     return torch.full((len(like),), BOUNDS.index(name), device=like.device)
 
 
-def _one_output(cones: Cones, g: Tensor, enough: float) -> ConePCA:
+def _one_output(cones: Table, g: Tensor, enough: float) -> ConePCA:
     """max |gᵀu| is the longer of the projections of g and −g; multipliers bound it from above.
 
     Where a bound is short ``enough`` before its projection is found, the cone's inner point bounds from below.
@@ -101,7 +101,7 @@ def _one_output(cones: Cones, g: Tensor, enough: float) -> ConePCA:
     return ConePCA(torch.minimum(lower, upper), upper, u, exact, _all(g, "projection"))
 
 
-def _bounded(cones: Cones, G: Tensor, enough: float, nodes: int, tolerance: float, against: float | None) -> ConePCA:
+def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: float, against: float | None) -> ConePCA:
     """Each bound only where the ones before it have not settled the gate; ``against`` None: every gate's is wanted."""
     sigma = torch.linalg.svdvals(G)[:, 0]
     upper = sigma * (1 + (G.shape[1] + G.shape[2]) * 8 * torch.finfo(G.dtype).eps)

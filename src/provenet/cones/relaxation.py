@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from provenet import batches, deadline
-from provenet.cones.cones import Cones
+from provenet.cones.base import Table
 from provenet.cones.projection import project
 from provenet.space import Space
 
@@ -49,7 +49,7 @@ class Pairs(NamedTuple):
         return 0.5 * (half + half.mT)
 
 
-def relaxed(cones: Cones, G: Tensor, u: Tensor, target: Tensor) -> Tensor:
+def relaxed(cones: Table, G: Tensor, u: Tensor, target: Tensor) -> Tensor:
     """Upper bounds (B,) of max ‖G_kᵀu‖, for G (B, p, c), good points u (B, p) of the cones and bounds that suffice."""
     size = torch.linalg.svdvals(G)[:, 0].square().clamp_min(1e-300)
     goal = target.square() / size
@@ -90,13 +90,13 @@ def _a_step(pairs: int, p: int) -> float:
     return pairs**3 / 3 + 4.0 * pairs * p * p + 5.0 * p**3
 
 
-def _next_to(cones: Cones, u: Tensor) -> tuple[Tensor, Tensor]:
+def _next_to(cones: Table, u: Tensor) -> tuple[Tensor, Tensor]:
     """Kᵀλ, λ ≥ 0, the point (B, p) of the dual cone next to u, and what its rounding is in proportion to (B,)."""
     found = project(cones.rows, cones.signs, -u)  # −u + Kᵀλ
     return found.point + u, 1 + found.multipliers.sum(1)
 
 
-def _first_pairs(cones: Cones, R: Tensor, u: Tensor, near: Tensor, weight: Tensor) -> Pairs:
+def _first_pairs(cones: Table, R: Tensor, u: Tensor, near: Tensor, weight: Tensor) -> Pairs:
     """The rows that hold u back, and those next to tight, each with the sum of rows next to u.
 
     At a maximum GGᵀu = λu − Σ_a μ_a a, and S = μ_a on the pairs (a, u) makes u an eigenvector of the sum.
@@ -111,7 +111,7 @@ def _first_pairs(cones: Cones, R: Tensor, u: Tensor, near: Tensor, weight: Tenso
     return Pairs(left, near[:, None].expand_as(left), weight[:, None].expand(-1, few))
 
 
-def _violated(cones: Cones, U: Tensor, near: Tensor, weight: Tensor) -> tuple[Pairs, Tensor]:
+def _violated(cones: Table, U: Tensor, near: Tensor, weight: Tensor) -> tuple[Pairs, Tensor]:
     """The pairs of the most negative aᵀUb, about p a gate, for U (B, p, p); and whether there are any (B,)."""
     B, p, _ = U.shape
     N = min(cones.rows.shape[0], _MOST_ROWS) + 1
@@ -133,7 +133,7 @@ def _violated(cones: Cones, U: Tensor, near: Tensor, weight: Tensor) -> tuple[Pa
     return Pairs(rows[b_of, a] * alive, rows[b_of, b] * alive, weights[b_of, a] * weights[b_of, b]), negative.any(1)
 
 
-def _extreme_rows(cones: Cones, U: Tensor) -> Tensor:
+def _extreme_rows(cones: Table, U: Tensor) -> Tensor:
     """Signed rows (B, m, p): all, or those furthest to either side of U's top eigenvector."""
     if cones.rows.shape[0] <= _MOST_ROWS:
         return cones.rows * cones.signs[:, :, None]

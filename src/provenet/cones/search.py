@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.cones.cones import Cones
-from provenet.cones.implicit import ImplicitCones
+from provenet.cones.base import Region
 from provenet.cones.projection import project
 
 _STEPS = 40
@@ -26,7 +25,7 @@ class Climb(NamedTuple):
     u: Tensor
 
 
-def climb(cones: Cones | ImplicitCones, G: Tensor) -> Climb:
+def climb(cones: Region, G: Tensor) -> Climb:
     """Power steps u ← Proj_K(GGᵀu)/‖·‖, which never descend: GGᵀu is the gradient of a convex function.
 
     They start at both signs of G's left singular vectors and at the point inside; the best is then run to its end.
@@ -50,7 +49,7 @@ def climb(cones: Cones | ImplicitCones, G: Tensor) -> Climb:
     return Climb(value, u)
 
 
-def _steps(cones: Cones | ImplicitCones, G: Tensor, u: Tensor, gate: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+def _steps(cones: Region, G: Tensor, u: Tensor, gate: Tensor, steps: int) -> tuple[Tensor, Tensor]:
     signs, matrix = cones.signs[gate], G[gate]
     value, point = u.new_zeros(len(u)), cones.inside[gate].clone()
     size = torch.linalg.matrix_norm(matrix)

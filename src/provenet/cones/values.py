@@ -15,7 +15,7 @@ import torch
 from scipy.optimize import nnls
 from torch import Tensor
 
-from provenet.cones.cones import Cones
+from provenet.cones.base import Table
 from provenet.cones.pca import cone_pca
 from provenet.space import Space
 
@@ -40,13 +40,15 @@ class Factorisation(NamedTuple):
     v: Tensor
 
 
-def split(cones: Cones, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def split(cones: Table, z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(lower, upper, a, b): bounds (B,) of min ‖a‖ + ‖b‖, and the a and b (B, p), for z = a − b (B, p).
 
     Newton on a barrier, for all gates at once: log(s² − ‖a‖²) in place of the norms, log Ka for the rows.  At the
     end a/‖a‖ + b/‖b‖ is a non-negative sum of rows tight at a or at b; a/‖a‖ without the former is a dual point.
     """
     size = torch.linalg.vector_norm(z, dim=1)
+    if len(z) == 0:
+        return size, size, z, z
     unit = z / size.clamp_min(1e-300)[:, None]
     alive = torch.linalg.vector_norm(cones.rows, dim=1) > 0
     rows, signs = cones.rows[alive], cones.signs[:, alive]
@@ -113,8 +115,8 @@ def _barrier_step(rows: Tensor, signs: Tensor, z: Tensor, a: Tensor, mu: Tensor)
     return length[:, None] * step, decrement
 
 
-def factorised(cone: Cones, Z: Tensor, rounds: int = _ROUNDS, tolerance: float = _TOLERANCE) -> Factorisation:
-    """Of one block Z (p, q), for a `Cones` of one gate: neurons added one by one where the dual point is violated.
+def factorised(cone: Table, Z: Tensor, rounds: int = _ROUNDS, tolerance: float = _TOLERANCE) -> Factorisation:
+    """Of one block Z (p, q), for a `Table` of one gate: neurons added one by one where the dual point is violated.
 
     It starts from p + 1 vectors around the point inside, which span everything.
     """
@@ -146,7 +148,7 @@ def factorised(cone: Cones, Z: Tensor, rounds: int = _ROUNDS, tolerance: float =
     return Factorisation(size * lower / rounding, size * best.upper * rounding, best.u, size * best.v)
 
 
-def _around(cone: Cones) -> Tensor:
+def _around(cone: Table) -> Tensor:
     """Unit vectors (p + 1, p) of the cone that span the space."""
     inside = cone.inside[0]
     alive = torch.linalg.vector_norm(cone.rows, dim=1) > 0

@@ -19,7 +19,7 @@ def gauge_for(statement: Statement, on: OnData, gates: Gates) -> Gauge:
         return gauge_of(statement.penalty, on.p, on.q)
     assert gates.vectors is not None
     if on.table is None:
-        return ConeNuclear(None, implicit_cones(on, gates))
+        return ConeNuclear(implicit_cones(on, gates))
     cones = Cones.of(on.table.rows, gates.patterns, gates.vectors, on.table.noise)
     if gates.stretch is not None:
         return SpikeFree(cones, stretch=gates.stretch)

@@ -1,10 +1,9 @@
 """Gauges γ on each block Z_k: value, prox, polar as two-sided bounds, atom."""
 
-from provenet.gauges.base import BoundKind, Bounds, Gauge
+from provenet.gauges.base import BoundKind, Bounds, ConeGauge, Gauge, ProxGauge, RegionGauge
 from provenet.gauges.cones.columns import ConeColumns
 from provenet.gauges.cones.nuclear import ConeNuclear
 from provenet.gauges.cones.spike_free import SpikeFree
-from provenet.gauges.prox.group import GroupNorm
 from provenet.gauges.prox.mixed import LineNorm, Mixed, SignNorm
 from provenet.gauges.prox.nuclear import NuclearNorm
 
@@ -12,12 +11,14 @@ __all__ = [
     "BoundKind",
     "Bounds",
     "ConeColumns",
+    "ConeGauge",
     "ConeNuclear",
     "Gauge",
-    "GroupNorm",
     "LineNorm",
     "Mixed",
     "NuclearNorm",
+    "ProxGauge",
+    "RegionGauge",
     "SignNorm",
     "SpikeFree",
 ]

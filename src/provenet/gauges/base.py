@@ -1,17 +1,26 @@
-"""What every gauge can do, batched over the blocks of a stack."""
+"""What gauges can do, batched over the blocks of a stack: all certify; some have a prox, some a region of cones."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
-from typing import Any
+from typing import Any, Generic
 
+import torch
 from torch import Tensor
+from typing_extensions import Self, TypeVar
 
+from provenet import deadline
+from provenet.cones import Region
+from provenet.gauges.spectral import spectral_norms
 from provenet.space import Placed
 from provenet.variable import Factors, Stack
 from provenet.word import Word
+
+_SEARCH_SHARE = 0.3  # of the time left, for neurons to add
+
+R_co = TypeVar("R_co", bound=Region, covariant=True, default=Region)
 
 
 class BoundKind(Word):
@@ -32,8 +41,11 @@ class Bounds:
 
 
 class Gauge(Placed, ABC):
-    has_prox: bool = True
-    rotates: bool = True  # whether neurons of a gate may be mixed, U → UQ and V → VQ, at no cost (BM Thm 3.3)
+    """What a certificate needs."""
+
+    rotates: bool = False  # whether neurons of a gate may be mixed, U → UQ and V → VQ, at no cost (BM Thm 3.3)
+    spectral: bool = False  # whether γ is the nuclear norm: the polar is then the spectral norm
+    exact_polar: bool = True  # whether bounds of every block's polar are one number, but for rounding
 
     def restrict(self, gates: Tensor) -> Gauge:
         """The gauge of these gates' blocks."""
@@ -44,6 +56,10 @@ class Gauge(Placed, ABC):
         it would be another in these coordinates."""
         return self
 
+    def inside(self, factors: Factors) -> Factors:
+        """The neurons moved to where the program has them in any order of summation; where they are so, as they are."""
+        return factors
+
     def penalty(self, factors: Factors) -> Tensor:
         """What β multiplies in a network's objective: the neurons' weight decay, at least the gauge of their stack."""
         return factors.penalty()
@@ -51,6 +67,24 @@ class Gauge(Placed, ABC):
     def rounding(self, p: int, q: int) -> float:
         """The largest polar of a block (p, q) of spectral norm one: what an error of that size can hide."""
         return 1.0
+
+    @abstractmethod
+    def polar(self, stack: Stack) -> Bounds:
+        """γ°(G_k) = max{⟨G_k, Z⟩ : γ(Z) ≤ 1}, bounded from both sides."""
+
+    def largest(self, stack: Stack, against: float = inf) -> Bounds:
+        """The polar where only its largest value is wanted: others' bounds may be rough, if they are no larger.
+
+        against: what it will be compared with.  Where it is beyond, a tenth of the excess is accuracy enough.
+        """
+        return self.polar(stack)
+
+
+class ProxGauge(Gauge):
+    """A gauge with a prox: methods on stacks take it."""
+
+    def restrict(self, gates: Tensor) -> ProxGauge:
+        return self
 
     @abstractmethod
     def values(self, stack: Stack) -> Tensor:
@@ -66,23 +100,59 @@ class Gauge(Placed, ABC):
         return *self.prox(stack, step), None
 
     @abstractmethod
-    def polar(self, stack: Stack) -> Bounds:
-        """γ°(G_k) = max{⟨G_k, Z⟩ : γ(Z) ≤ 1}, bounded from both sides."""
-
-    def largest(self, stack: Stack, against: float = inf) -> Bounds:
-        """The polar where only its largest value is wanted: others' bounds may be rough, if they are no larger.
-
-        against: what it will be compared with.  Where it is beyond, a tenth of the excess is accuracy enough.
-        """
-        return self.polar(stack)
-
-    @abstractmethod
-    def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
-        """Unit (u_k, v_k), shapes (P, p), (P, q), with u_kᵀ G_k v_k the polar's lower bound."""
-
-    @abstractmethod
     def factorise(self, stack: Stack) -> Factors:
         """Neurons of the stack whose penalty is the gauge's value."""
 
     def value(self, stack: Stack) -> Tensor:
         return self.values(stack).sum()
+
+
+@dataclass(frozen=True)
+class RegionGauge(Gauge, Generic[R_co]):
+    """A gauge of neurons that stay in a region of cones."""
+
+    region: R_co
+
+    exact_polar = False
+
+    def restrict(self, gates: Tensor) -> Self:
+        region: Any = self.region.restrict(gates)
+        return replace(self, region=region)
+
+    def within(self, basis: Tensor) -> Self:
+        region: Any = self.region.within(basis)
+        return replace(self, region=region)
+
+    def inside(self, factors: Factors) -> Factors:
+        return replace(factors, left=self.region.pulled_inside(factors.left, factors.gate))
+
+    def rounding(self, p: int, q: int) -> float:
+        return 1.0 + self.region.doubt
+
+
+class ConeGauge(RegionGauge[R_co]):
+    """Weight decay on neurons in cones: methods on cones take it."""
+
+    spike_free: bool = False  # whether rows are orthogonal, and one gate is all there are (CP §3.3)
+
+    @abstractmethod
+    def polar(self, stack: Stack, enough: float = 0.0) -> Bounds:
+        """enough: upper bounds no larger than this are not tightened."""
+
+    @abstractmethod
+    def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
+        """Unit (u_k, v_k), shapes (P, p), (P, q), u_k in its cone, with u_kᵀ G_k v_k as large as can be found."""
+
+    def violated(self, stack: Stack, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
+        """(gates, u, v): where some unit u of the cone has ‖G_kᵀu‖ > threshold, the best u found, and v = G_kᵀu/‖·‖.
+
+        The most violated come first.
+        """
+        rough = spectral_norms(stack)
+        candidates = torch.argsort(rough, descending=True)[: int((rough > threshold).sum())]
+        with deadline.within(_SEARCH_SHARE * deadline.left()):  # what is found must still be put to use
+            u, v = self.restrict(candidates).atom(stack[candidates])
+        value = torch.einsum("kp,kpq,kq->k", u, stack[candidates], v)
+        order = torch.argsort(value, descending=True)
+        order = order[value[order] > threshold]
+        return candidates[order], u[order], v[order]

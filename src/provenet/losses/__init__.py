@@ -1,6 +1,7 @@
 """Losses: sums over samples, convex and smooth in the prediction."""
 
 from provenet.losses.base import Loss
+from provenet.losses.conjugate import Conjugate
 from provenet.losses.huber import Huber
 from provenet.losses.logistic import Logistic
 from provenet.losses.softmax import Softmax
@@ -8,4 +9,4 @@ from provenet.losses.squared import Squared
 
 LOSSES: dict[str, type[Loss]] = {"squared": Squared, "softmax": Softmax, "logistic": Logistic, "huber": Huber}
 
-__all__ = ["LOSSES", "Huber", "Logistic", "Loss", "Softmax", "Squared"]
+__all__ = ["LOSSES", "Conjugate", "Huber", "Logistic", "Loss", "Softmax", "Squared"]

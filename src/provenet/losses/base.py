@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from provenet.losses.conjugate import Conjugate
 from provenet.space import Placed, Space
 
 _CURVATURE_FLOOR = 1e-3
@@ -21,7 +22,8 @@ class Loss(Placed, ABC):
     """
 
     name: str
-    quadratic = False  # True: the Hessian is diag(w), whatever the prediction
+    quadratic: bool = False  # True: it is ½ Σ_i w_i ‖Ŷ_i − Y_i‖²
+    kink: float | None = None  # δ where it is that within ±δ of the target, entry by entry, and linear beyond
     curvature: float  # sup of ℓ''
 
     def __init__(self, target: Tensor, weight: Tensor | None = None):
@@ -60,6 +62,10 @@ class Loss(Placed, ABC):
     def settings(self) -> dict[str, Any]:
         """What distinguishes this loss from another of its name, ready for JSON: arguments of the class."""
         return {}
+
+    def smooth_conjugate(self) -> Conjugate | None:
+        """The conjugate with its derivatives, for interior methods; None where it is not written."""
+        return None
 
     def normalised(self) -> tuple[Loss, float]:
         """(L̃, t) with L(t·Ŷ) = t²·L̃(Ŷ), t a power of four, L̃ with targets of moderate size.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from provenet.losses.base import Loss, power_of_four
+from provenet.losses.conjugate import Conjugate
 
 
 class Huber(Loss):
@@ -18,7 +19,7 @@ class Huber(Loss):
         super().__init__(target, weight)
         if not (delta > 0 and delta < float("inf")):
             raise ValueError(f"huber: delta must be a positive number, got {delta!r}.")
-        self.delta = float(delta)
+        self.delta = self.kink = float(delta)
 
     def settings(self) -> dict[str, Any]:
         return {"delta": self.delta}
@@ -51,6 +52,9 @@ class Huber(Loss):
         r = point - self.target
         return point - pull * (r / (1 + pull)).clamp(-self.delta, self.delta)
 
+    def smooth_conjugate(self) -> Conjugate:
+        return _Walled(self)
+
     def normalised(self) -> tuple[Loss, float]:
         # below δ the loss is the squared one, far above it is linear: δ is the scale that must stay representable
         largest = float(self.target.abs().max()) if self.target.numel() else 0.0
@@ -59,3 +63,29 @@ class Huber(Loss):
 
     def with_data(self, target: Tensor, weight: Tensor | None) -> Huber:
         return Huber(target, weight, self.delta)
+
+
+class _Walled(Conjugate[Huber]):
+    """|Θ| ≤ wδ, kept by a barrier."""
+
+    def _room(self, theta: Tensor) -> tuple[Tensor, Tensor]:
+        edge = self.loss.weight * self.loss.delta
+        return edge - theta, edge + theta
+
+    def inside(self, theta: Tensor) -> bool:
+        above, below = self._room(theta)
+        return float(torch.minimum(above, below).min()) > 0
+
+    def value(self, theta: Tensor, mu: float) -> float:
+        if not self.inside(theta):
+            return float("inf")
+        above, below = self._room(theta)
+        return float(self.loss.conjugate(theta)) - mu * float((above.log() + below.log()).sum())
+
+    def slope(self, theta: Tensor, mu: float) -> Tensor:
+        above, below = self._room(theta)
+        return self._shifted(theta) + mu * (1 / above - 1 / below)
+
+    def flat(self, theta: Tensor, mu: float, direction: Tensor) -> Tensor:
+        above, below = self._room(theta)
+        return direction / (1 / self.loss.weight + mu * (above.square().reciprocal() + below.square().reciprocal()))

@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from provenet.losses.base import Loss
+from provenet.losses.conjugate import Conjugate
 
 
 class Logistic(Loss):
@@ -50,6 +51,20 @@ class Logistic(Loss):
                 break
         return y
 
+    def smooth_conjugate(self) -> Conjugate:
+        return _BinaryEntropy(self)
+
 
 def _softplus(x: Tensor) -> Tensor:
     return softplus(x, threshold=100.0)
+
+
+class _BinaryEntropy(Conjugate):
+    """Of probabilities, which it keeps between zero and one."""
+
+    def inside(self, theta: Tensor) -> bool:
+        chances = self._shifted(theta)
+        return float(chances.min()) > 0 and float(chances.max()) < 1
+
+    def slope(self, theta: Tensor, mu: float) -> Tensor:
+        return torch.logit(self._shifted(theta))

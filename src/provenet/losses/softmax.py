@@ -7,6 +7,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from provenet.losses.base import Loss, wright_omega
+from provenet.losses.conjugate import Conjugate
 
 
 class Softmax(Loss):
@@ -75,3 +76,16 @@ class Softmax(Loss):
             if bool((move.abs() <= 4e-15 * (1 + mu.abs() + pull)).all()):
                 break
         return a - wright_omega(shifted - mu)
+
+    def smooth_conjugate(self) -> Conjugate:
+        return _Entropy(self)
+
+
+class _Entropy(Conjugate):
+    """Of probabilities, which it keeps positive."""
+
+    def inside(self, theta: Tensor) -> bool:
+        return float(self._shifted(theta).min()) > 0
+
+    def slope(self, theta: Tensor, mu: float) -> Tensor:
+        return self._shifted(theta).log()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from provenet.losses.base import Loss, power_of_four
+from provenet.losses.conjugate import Conjugate
 
 
 class Squared(Loss):
@@ -35,6 +36,14 @@ class Squared(Loss):
             return 0.0
         return min(max(-float((dual * self.target).sum()) / curvature, 0.0), largest)
 
+    def smooth_conjugate(self) -> Conjugate:
+        return _OfSquared(self)
+
     def normalised(self) -> tuple[Loss, float]:
         scale = power_of_four(float(self.target.abs().max()) if self.target.numel() else 0.0)
         return Squared(self.target / scale, self.sample_weight), scale
+
+
+class _OfSquared(Conjugate):
+    def slope(self, theta: Tensor, mu: float) -> Tensor:
+        return self._shifted(theta)

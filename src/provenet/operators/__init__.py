@@ -1,6 +1,6 @@
 """Linear operators ``A : Z ↦ Ŷ``, one a file.  They know no loss, no gauge and no solver."""
 
-from provenet.operators.bases.base import Operator
+from provenet.operators.bases.base import GatedRows, Operator
 from provenet.operators.bases.batched import BatchedOperator
 from provenet.operators.bases.features import FeatureOperator
 from provenet.operators.bases.moments import MomentOperator
@@ -23,6 +23,7 @@ __all__ = [
     "FNOMeanOperator",
     "FNOTokensOperator",
     "FeatureOperator",
+    "GatedRows",
     "GroupedOperator",
     "Lifted",
     "MLPOperator",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline, memory
-from provenet.gauges import BoundKind, Bounds, Gauge, NuclearNorm
+from provenet.gauges import BoundKind, Bounds, Gauge
 from provenet.operators import Operator
 from provenet.polar.frobenius import deflated_bound
 from provenet.polar.krylov import products_of
@@ -38,7 +38,7 @@ def polar_bounds(
     """
     if not is_large(operator):
         return gauge.largest(operator.adjoint(theta), against)
-    if not isinstance(gauge, NuclearNorm) or _exact(operator, final):
+    if not gauge.spectral or _exact(operator, final):
         return _by_gates(operator, gauge, theta, against)
     steps, tol = _FINAL if final else _LOOK
     noise = _noise(operator, theta)

@@ -16,6 +16,7 @@ from provenet import deadline
 from provenet.operators.bases.rank import span
 from provenet.polar.relaxation import diagonal_bound
 from provenet.polar.sphere import MOST_DIMENSIONS, branch
+from provenet.vectors import unit
 
 _STARTS = 32
 _CLIMB_STEPS = 60
@@ -65,7 +66,7 @@ def strongest(pull: Pull, starts: Tensor, enough: float = 0.0, tolerance: float 
     if not bool(counts.any()):
         return Strongest(0.0, 0.0, torch.eye(p, dtype=torch.float64)[0], "nothing pulls")
     small, basis, lost = _reduced(pull)
-    u, lower = climb(small, _unit(torch.cat([starts @ basis, *_chances(small)])))
+    u, lower = climb(small, unit(torch.cat([starts @ basis, *_chances(small)])))
     slack = small.rounding + pull.rounding + lost
     upper, method = diagonal_bound(small.rows, small.weights), "diagonal relaxation over all u"
     goal = max(enough, lower * (1 + tolerance))
@@ -76,7 +77,7 @@ def strongest(pull: Pull, starts: Tensor, enough: float = 0.0, tolerance: float 
         if found.lower > lower:
             again, value = climb(small, found.u[None])
             u, lower = again, value
-    return Strongest(lower, max(upper, lower) + slack, _unit((u @ basis.T)[None])[0], method)
+    return Strongest(lower, max(upper, lower) + slack, unit((u @ basis.T)[None])[0], method)
 
 
 def climb(pull: Pull, u: Tensor) -> tuple[Tensor, float]:
@@ -87,8 +88,8 @@ def climb(pull: Pull, u: Tensor) -> tuple[Tensor, float]:
         side = u @ pull.rows.T
         v = side.clamp_min(0) @ pull.weights
         slope = ((v @ pull.weights.T) * (side > 0)) @ pull.rows  # ∇f²/2
-        move = _unit(slope)
-        trial = _unit(u * (1 - step[:, None]) + step[:, None] * move)
+        move = unit(slope)
+        trial = unit(u * (1 - step[:, None]) + step[:, None] * move)
         there = pull.strength(trial)
         better = there > value
         u, value = torch.where(better[:, None], trial, u), torch.where(better, there, value)
@@ -116,7 +117,3 @@ def _reduced(pull: Pull) -> tuple[Pull, Tensor, float]:
     loose = 8 * sum(basis.shape) * _EPS * torch.linalg.vector_norm(pull.rows, dim=1)
     lost = float(((rest + loose) * torch.linalg.vector_norm(pull.weights, dim=1)).sum())
     return Pull(inside, pull.weights), basis, lost
-
-
-def _unit(vectors: Tensor) -> Tensor:
-    return vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(torch.finfo(vectors.dtype).tiny)

@@ -23,6 +23,7 @@ from scipy.special import betaincinv
 from torch import Tensor
 
 from provenet import batches, deadline
+from provenet.vectors import unit
 
 Products = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # (u, v, gate) ↦ (G v, Gᵀu), one row a vector
 
@@ -49,7 +50,7 @@ class Tridiagonals:
     def start(m: int, size: int, generator: torch.Generator) -> Tridiagonals:
         b = torch.randn(m, size, generator=generator, dtype=torch.float64)
         empty = torch.zeros(m, 0, dtype=torch.float64)
-        return Tridiagonals(empty[:, :, None].expand(m, 0, size), _unit(b), empty, empty, torch.zeros(m).double())
+        return Tridiagonals(empty[:, :, None].expand(m, 0, size), unit(b), empty, empty, torch.zeros(m).double())
 
     def after(self, image: Tensor) -> Tridiagonals:
         """One step, ``image`` = A·ahead; the new vector is orthogonal to all before."""
@@ -72,7 +73,7 @@ class Tridiagonals:
         beta = torch.where(beta > noise, beta, 0.0)
         return Tridiagonals(
             basis,
-            torch.where(beta[:, None] > 0, _unit(rest), 0.0),
+            torch.where(beta[:, None] > 0, unit(rest), 0.0),
             torch.cat([self.alpha, alpha[:, None]], dim=1),
             torch.cat([self.beta, beta[:, None]], dim=1),
             torch.hypot(self.lost, lost),
@@ -164,8 +165,3 @@ def _least_share(size: int, gates: int) -> float:
         return 1.0
     failure = (FAILURE / gates) ** (1 / (2 * PAIRS))
     return float(betaincinv(0.5, 0.5 * (size - 1), failure)) ** 0.5
-
-
-def _unit(rows: Tensor) -> Tensor:
-    norm = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return rows / norm.clamp_min(torch.finfo(torch.float64).tiny)

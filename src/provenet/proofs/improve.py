@@ -25,14 +25,15 @@ def improved(network: TwoLayer, problem: Problem, u: Tensor, v: Tensor) -> TwoLa
     None where that does not lower the objective.  The objective changes by −s(σ − β) + O(s²) for the new neuron's size
     s, so that some size lowers it; L-BFGS on all weights goes on from the best of a few.
     """
-    first, second = _balanced(network.first.detach(), network.second.detach())
+    first, second = network.first.detach(), network.second.detach()
+    alive = Factors(first, second, torch.arange(len(first))).balanced()
     group = network.get_buffer("group") if "group" in dict(network.named_buffers()) else None
 
     def with_neuron(size: float) -> TwoLayer:
         root = (size * problem.units.z) ** 0.5
-        left, right = torch.cat([first, root * u[None]]), torch.cat([second, root * v[None]])
+        left, right = torch.cat([alive.left, root * u[None]]), torch.cat([alive.right, root * v[None]])
         neurons = Factors(left, right, torch.zeros(len(left), dtype=torch.long))
-        more = None if group is None else torch.cat([group, group[:1]])
+        more = None if group is None else torch.cat([group[alive.gate], group[:1]])
         return problem.block.network(neurons, None, problem.readout, more, True)
 
     tried = [with_neuron(float(size)) for size in _SIZES]
@@ -46,14 +47,6 @@ def _objective(network: nn.Module, problem: Problem) -> Tensor:
     weights = [parameter.to(torch.float64) for parameter in network.parameters()]
     penalty = 0.5 * torch.stack([weight.square().sum() for weight in weights]).sum()
     return problem.loss.value(network(*inputs)) + problem.beta * penalty
-
-
-def _balanced(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """The same neurons with layers of equal norms, which cost least; dead ones are zero."""
-    left, right = (torch.linalg.vector_norm(part, dim=1, keepdim=True) for part in (first, second))
-    size = (left * right).sqrt()
-    tiny = torch.finfo(torch.float64).tiny
-    return first * size / left.clamp_min(tiny), second * size / right.clamp_min(tiny)
 
 
 def _train(network: TwoLayer, problem: Problem) -> None:

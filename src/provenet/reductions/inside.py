@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from provenet.cones import Cones, ImplicitCones
-from provenet.gauges import ConeNuclear
+from provenet.gauges import RegionGauge
 from provenet.problem import Program
 from provenet.reductions.base import Back, Reduction
 from provenet.variable import Factors
@@ -16,17 +15,15 @@ class Inside(Reduction):
     """The program stays; neurons that rounding left on a wall, or beyond, are pulled inside on the way back."""
 
     def apply(self, program: Program) -> tuple[Program, Back] | None:
-        if not isinstance(program.gauge, ConeNuclear) or program.gauge.region is None:
-            return None
-        return program, _Pulled(program.gauge.region)
+        return (program, _Pulled(program.gauge)) if isinstance(program.gauge, RegionGauge) else None
 
 
 @dataclass(frozen=True)
 class _Pulled(Back):
-    region: Cones | ImplicitCones
+    gauge: RegionGauge
 
     def factors(self, factors: Factors) -> Factors:
-        return replace(factors, left=self.region.pulled_inside(factors.left, factors.gate))
+        return self.gauge.inside(factors)
 
     def start(self, factors: Factors) -> Factors:
         return factors

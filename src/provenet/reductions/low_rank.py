@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from provenet.cones.projection import sides
-from provenet.gauges import ConeNuclear, Gauge
+from provenet.gauges import Gauge, RegionGauge
 from provenet.polar import is_large
 from provenet.problem import Program
 from provenet.reductions.base import Back, Reduction
@@ -62,7 +62,7 @@ class _InBasis(Back):
 def _spanned(gauge: Gauge, basis: Tensor) -> bool:
     """Whether the basis (p, r) spans the walls of the cones too, if there are any: unit rows, however short those of
     the data are.  Asked of a few random vectors orthogonal to it."""
-    if not isinstance(gauge, ConeNuclear) or gauge.region is None:
+    if not isinstance(gauge, RegionGauge):
         return True
     chance = torch.randn(_PROBES, len(basis), generator=torch.Generator().manual_seed(0), dtype=basis.dtype)
     outside = sides(gauge.region.rows, chance - chance @ basis @ basis.T)

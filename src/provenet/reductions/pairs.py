@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from provenet.cones import Cones
-from provenet.gauges import ConeNuclear
+from provenet.cones import Table
+from provenet.gauges import ConeGauge, ConeNuclear
 from provenet.gauges.cones.norm import ConeNorm
 from provenet.operators.wrappers.signed import SignedOperator
 from provenet.problem import Program
@@ -24,14 +24,14 @@ from provenet.variable import Factors
 class SignedPairs(Reduction):
     def apply(self, program: Program) -> tuple[Program, Back] | None:
         gauge, op = program.gauge, program.operator
-        if not isinstance(gauge, ConeNuclear) or gauge.region is None or op.q != 1:
+        if not isinstance(gauge, ConeGauge) or op.q != 1:
             return None
         every = torch.arange(op.n_gates)
         cones = gauge.region.restrict(torch.cat([every, every]))
         operator = SignedOperator.both(op)
         # the length of a vector in its cone knows nothing of rows that are rounded, or many arrangements' at once
-        as_good = type(gauge) is ConeNuclear and isinstance(cones, Cones) and cones.noise is None and cones.doubt == 0
-        return replace(program, operator=operator, gauge=ConeNorm(cones)), _Unsigned(operator, op.n_gates, as_good)
+        as_good = type(gauge) is ConeNuclear and isinstance(cones, Table) and cones.noise is None and cones.doubt == 0
+        return Program(operator, program.loss, ConeNorm(cones), program.beta), _Unsigned(operator, op.n_gates, as_good)
 
 
 @dataclass(frozen=True)

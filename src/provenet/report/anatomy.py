@@ -77,7 +77,7 @@ def dissect(solution: Solution) -> Anatomy:
     kept = {k: s[s > _NOTHING * largest] for k, s in raw.items()}
     negligible = sum(s.size for s in raw.values()) - sum(s.size for s in kept.values())
     theta = program.loss.gradient(program.operator.forward_factors(factors.to(program.operator.space)))
-    at_most = not program.gauge.has_prox
+    at_most = not program.gauge.exact_polar
     with deadline.within(_SECONDS if at_most else None):
         pull = program.polar(theta).upper.double().numpy() / program.beta
     spectrum = {k: s for k, s in kept.items() if s.size}

@@ -17,6 +17,7 @@ from provenet import deadline
 from provenet.certificates import DualPoint, Gap, duality_gap
 from provenet.problem import Program, Units
 from provenet.reductions import Reduction
+from provenet.solvers.needs import Ability
 from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size
 from provenet.variable import Factors
@@ -47,6 +48,7 @@ class Method(ABC, Generic[State]):
 
     name: str  # its own
     family: str = ""  # the word for all methods of its kind, of which a user gets those that take the program
+    needs: tuple[Ability, ...] = ()  # of the program's gauge, loss and operator
     check_every: int = 1  # steps between two looks at the gap; if more, later looks are up to ten times rarer
     reduces: bool = True  # whether the program is reduced first; False: it is taken as it is
     wants: tuple[Reduction, ...] = ()  # reductions of its own, after those that every method gets
@@ -64,29 +66,34 @@ class Method(ABC, Generic[State]):
     def max_steps(self) -> int:
         return 10_000
 
-    @abstractmethod
     def refuses(self, program: Program) -> str | None:
         """Why this method cannot take this program, in a sentence; None if it can.  Asked before the reductions that
         it ``wants``, and often: it must be cheap.  What only shows in the work, ``init`` raises as `Refused`."""
+        unmet = (ability.unmet(program) for ability in self.needs)
+        return next((reason for reason in unmet if reason is not None), None) or self.declines(program)
 
-    def memory(self, program: Program) -> int:
+    def declines(self, program: Program[Any]) -> str | None:
+        """Why not, where the program has all that is needed: its size, say."""
+        return None
+
+    def memory(self, program: Program[Any]) -> int:
         """Bytes a run will allocate beyond the program itself, told before anything is allocated."""
         return 4 * program.operator.stack_bytes
 
-    def work(self, program: Program) -> float:
+    def work(self, program: Program[Any]) -> float:
         """Multiply-adds of the largest product of a step: how many threads are worth their while."""
         return product_size(program)
 
     @abstractmethod
-    def init(self, program: Program, start: Factors | None) -> State: ...
+    def init(self, program: Program[Any], start: Factors | None) -> State: ...
 
     @abstractmethod
-    def step(self, program: Program, state: State) -> State: ...
+    def step(self, program: Program[Any], state: State) -> State: ...
 
     @abstractmethod
-    def point(self, program: Program, state: State) -> Point: ...
+    def point(self, program: Program[Any], state: State) -> Point: ...
 
-    def look(self, program: Program, state: State, gap: Gap) -> State:
+    def look(self, program: Program[Any], state: State, gap: Gap) -> State:
         """Told the gap at each look: a method may change its course."""
         return state
 
@@ -239,7 +246,7 @@ class _Course:
             self.judged = better(self.judged, gap.at)
             self.proven = better(self.proven, gap.at, point.dual)
             # where the polar is bounds, not a number, the gap may favour a worse network: the objective decides
-            exact = self.program.gauge.has_prox or gap.relative <= self.limits.tol
+            exact = self.program.gauge.exact_polar or gap.relative <= self.limits.tol
             if gap.absolute < self.best_gap if exact else gap.primal < self.best_primal:
                 self.best, self.best_primal = point, gap.primal
             self.best_gap = min(self.best_gap, gap.absolute)

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from provenet import memory
-from provenet.gauges import ConeNuclear
-from provenet.operators import MLPOperator
 from provenet.polar import is_large
 from provenet.problem import Program
 from provenet.solvers.cones.admm import ConeADMM
@@ -22,6 +20,7 @@ from provenet.solvers.interior.copositive.dual import CopositiveDual
 from provenet.solvers.interior.ipm import IPM, unknowns_of
 from provenet.solvers.interior.pairs.working_set import WorkingSet
 from provenet.solvers.loop import Method, Refused
+from provenet.solvers.needs import CONES, GATED_ROWS, PROX, TABLE
 from provenet.solvers.neurons.bm import BM
 from provenet.solvers.reference.cvx import CVX
 from provenet.solvers.stacks.admm import ADMM
@@ -107,15 +106,15 @@ def _able(method: Method[Any], program: Program) -> Method[Any]:
     return method
 
 
-def _automatic(program: Program) -> list[Stage]:
+def _automatic(program: Program[Any]) -> list[Stage]:
     """A few directions at a time where first layers are long; second order where it is cheap; the kernel where it fits;
     else first order without it.
 
     A loss that is not quadratic is first brought near by the proximal gradient, so that ADMM sees its curvature;
     where both crawl, as they do at small β, Newton on the few neurons left finishes.
     """
-    if not program.gauge.has_prox:
-        if isinstance(program.gauge, ConeNuclear) and program.gauge.implicit is not None:
+    if not PROX.of(program):
+        if CONES.of(program) and not TABLE.of(program):
             return [Stage(_able(ConeBM(), program))]
         one_output = WorkingSet()
         if one_output.refuses(program) is None and memory.fits(one_output.memory(program), 0.5):
@@ -126,7 +125,7 @@ def _automatic(program: Program) -> list[Stage]:
     if only_neurons and program.gauge.rotates:
         return [Stage(_able(BM(), program))]
     narrow, op = Subspace(), program.operator
-    kernel_is_better = program.loss.quadratic and isinstance(op, MLPOperator)  # ADMM is exact in Ŷ, and its steps cheap
+    kernel_is_better = program.loss.quadratic and GATED_ROWS.of(program)  # ADMM is exact in Ŷ, and its steps cheap
     if op.n_gates > 1 and op.p >= _MANY_DIRECTIONS and not kernel_is_better and narrow.refuses(program) is None:
         return [Stage(_able(narrow, program)), *_finishes(program)]
     interior, kernel = IPM(), ADMM()
@@ -148,7 +147,7 @@ def _finishes(program: Program) -> Iterator[Stage]:
         yield Stage(working_set)
     if BM().refuses(program) is None:
         yield Stage(BM())
-    elif program.gauge.has_prox:  # other norms than weight decay's have first order only
+    elif PROX.of(program):  # other norms than weight decay's have first order only
         yield Stage(APG())
 
 

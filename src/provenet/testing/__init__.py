@@ -5,7 +5,7 @@ Each ``check_…`` raises AssertionError where the contract is broken; none need
 
 from provenet.testing.bank import Case, problem_bank
 from provenet.testing.blocks import check_block
-from provenet.testing.gauges import check_gauge
+from provenet.testing.gauges import check_cone_gauge, check_gauge
 from provenet.testing.losses import check_loss
 from provenet.testing.operators import check_operator
 from provenet.testing.reductions import check_reduction
@@ -15,6 +15,7 @@ from provenet.testing.solvers import check_solver, check_states
 __all__ = [
     "Case",
     "check_block",
+    "check_cone_gauge",
     "check_gauge",
     "check_loss",
     "check_operator",

@@ -10,10 +10,11 @@ from torch import Tensor
 from provenet.blocks import Block
 from provenet.certificates import network_certificate
 from provenet.formulation import formulate
+from provenet.gauges import ProxGauge
 from provenet.problem import Problem
 from provenet.proofs.independent import second_opinion
 from provenet.testing.close import assert_close, normal
-from provenet.variable import Factors, factorise
+from provenet.variable import Factors, Stack, factorise
 from provenet.verify import Data, Verdict
 
 TOL = 1e-11
@@ -43,15 +44,19 @@ def check_block(
 
 def _check_from_stack(problem: Problem, samples: Tensor, generator: torch.Generator) -> None:
     """Z → network → Z."""
-    op, gauge = problem.program.operator, problem.program.gauge
+    op = problem.program.operator
     stack = normal(generator, *op.stack_shape)
     network: Any = problem.network(factorise(stack))
     expected = op.forward(stack) * problem.units.y
     assert_close(_outputs(problem, network, samples), expected, TOL, "network(X) = A(Z)")
-    assert_close(network.penalty().detach(), gauge.value(stack) * problem.units.z, TOL, "weight decay = gauge")
+    assert_close(network.penalty().detach(), _gauge(problem, stack) * problem.units.z, TOL, "weight decay = gauge")
     assert_close(problem.factors(network).stack(op.n_gates), stack, TOL, "network → factors")
-    normalised = problem.program.objective(stack) * problem.units.value
-    assert_close(_objective(problem, network, samples), normalised, TOL, "the objective in the user's units")
+    assert_close(
+        _objective(problem, network, samples),
+        _convex_objective(problem, stack),
+        TOL,
+        "the objective in the user's units",
+    )
 
 
 def _check_from_network(problem: Problem, samples: Tensor, generator: torch.Generator) -> Any:
@@ -67,7 +72,7 @@ def _check_from_network(problem: Problem, samples: Tensor, generator: torch.Gene
     assert_close(_outputs(problem, again, samples), outputs, 10 * TOL, "network → Z → network", size)
     objective, lower = (float(_objective(problem, module, samples)) for module in (network, again))
     assert lower <= objective * (1 + TOL), f"the convex weights' network costs {lower}, more than {objective}"
-    value = float(problem.program.objective(stack)) * problem.units.value
+    value = float(_convex_objective(problem, stack))
     assert abs(lower - value) <= 10 * TOL * value, f"Z has the objective {value}, its network {lower}"
     return network
 
@@ -81,6 +86,20 @@ def _check_certificate(problem: Problem, network: Any, samples: Tensor, verdict:
     for name, allowed in (("primal", size), ("dual", size), ("polar_max", verdict.polar_max)):
         mine, other = getattr(found, name), getattr(verdict, name)
         assert abs(mine - other) <= 1e-9 * allowed, f"certificate: {name} is {mine}, by verify {other}"
+
+
+def _gauge(problem: Problem, stack: Stack) -> Tensor:
+    """Σ_k γ(Z_k)."""
+    gauge = problem.program.gauge
+    assert isinstance(gauge, ProxGauge)
+    return gauge.value(stack)
+
+
+def _convex_objective(problem: Problem, stack: Stack) -> Tensor:
+    """L(A(Z)) + β Σ_k γ(Z_k), in the user's units."""
+    program = problem.program
+    fit = program.loss.value(program.operator.forward(stack))
+    return (fit + program.beta * _gauge(problem, stack)) * problem.units.value
 
 
 def _outputs(problem: Problem, network: Any, samples: Tensor) -> Tensor:

@@ -11,54 +11,30 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from provenet.gauges.base import Bounds
+from provenet.gauges.base import Bounds, R_co, RegionGauge
 from provenet.gauges.cones.nuclear import ConeNuclear
 from provenet.gauges.prox.mixed import norms
 from provenet.variable import Factors, Stack
 
 
 @dataclass(frozen=True)
-class ConeColumns(ConeNuclear):
-    """Solvers take the program of neurons with one output each (`operators.ByOutput`) and the gauge `apart`."""
+class ConeColumns(RegionGauge[R_co]):
+    """It certifies; solvers take the program of neurons with one output each (`operators.ByOutput`), and the gauge
+    `apart`."""
 
     def apart(self, outputs: int) -> ConeNuclear:
         """The gauge of columns (outputs·P, p, 1), those of one output following one another."""
-        cones = self._rows("apart")
-        return ConeNuclear(cones.restrict(cones.space.arange(len(cones.signs)).repeat(outputs)))
+        every = self.region.space.arange(len(self.region.signs))
+        return ConeNuclear(self.region.restrict(every.repeat(outputs)))
 
     def penalty(self, factors: Factors) -> Tensor:
         return 0.5 * (norms(factors.left, 2).square().sum() + norms(factors.right, 1).square().sum())
 
-    def values(self, stack: Stack) -> Tensor:
-        return self.bounds(stack).upper
-
-    def bounds(self, stack: Stack) -> Bounds:
-        found = self.apart(stack.shape[2]).bounds(_columns(stack))
-        lower, upper = (part.view(stack.shape[2], -1).sum(0) for part in (found.lower, found.upper))
-        return Bounds(lower, upper, found.kind)
-
-    def polar(self, stack: Stack, enough: float = 0.0) -> Bounds:
-        return _largest_column(self.apart(stack.shape[2]).polar(_columns(stack), enough), stack.shape[2])
+    def polar(self, stack: Stack) -> Bounds:
+        return _largest_column(self.apart(stack.shape[2]).polar(_columns(stack)), stack.shape[2])
 
     def largest(self, stack: Stack, against: float = torch.inf) -> Bounds:
         return _largest_column(self.apart(stack.shape[2]).largest(_columns(stack), against), stack.shape[2])
-
-    def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
-        P, p, c = stack.shape
-        u, sign = self.apart(c).atom(_columns(stack))
-        reached = ((u * _columns(stack)[:, :, 0]).sum(1) * sign[:, 0]).view(c, P)
-        best = reached.argmax(0)
-        everyone = torch.arange(P, device=stack.device)
-        v = stack.new_zeros(P, c)
-        v[everyone, best] = sign[:, 0].view(c, P)[best, everyone]
-        return u.view(c, P, p)[best, everyone], v
-
-    def factorise(self, stack: Stack) -> Factors:
-        P, _, c = stack.shape
-        found = self.apart(c).factorise(_columns(stack))
-        right = stack.new_zeros(found.n_neurons, c)
-        right.scatter_(1, (found.gate // P)[:, None], found.right)
-        return Factors(found.left, right, found.gate % P)
 
 
 def _columns(stack: Stack) -> Stack:

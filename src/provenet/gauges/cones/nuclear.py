@@ -7,89 +7,58 @@ Its value is as hard as its polar, so solvers keep the factorisation, whose pena
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from provenet import deadline
-from provenet.cones import ConePCA, Cones, ImplicitCones, cone_pca
-from provenet.cones.search import climb
+from provenet.cones import Table, cone_pca
 from provenet.cones.values import factorised, split
-from provenet.gauges.base import BoundKind, Bounds, Gauge
+from provenet.gauges.base import BoundKind, Bounds, ConeGauge, R_co
 from provenet.gauges.prox.nuclear import NuclearNorm
 from provenet.space import Space
-from provenet.variable import Factors, Stack
+from provenet.variable import Factors, Stack, factorise
+from provenet.vectors import unit
 
 _FEW = 8
 _CHUNK = 64  # gates whose polar is tightened at a time
 _KEEP_FACES = 20_000  # gates whose facets are found once and kept
-_SEARCH_SHARE = 0.3  # of the time left, for neurons to add
 _TOLERANCE = 1e-8  # bounds of the polar that close are not tightened further
 
 
 @dataclass(frozen=True)
-class ConeNuclear(Gauge):
-    """``cones`` None: there is no table of rows; ``implicit`` are then the cones, applied through the block, and where
-    their rows are too many to be written down for once the spectral norm bounds the polar from above."""
-
-    cones: Cones | None
-    implicit: ImplicitCones | None = None
-
-    has_prox = False
-    rotates = False
-
-    def restrict(self, gates: Tensor) -> ConeNuclear:
-        return self._mapped(lambda cones: cones.restrict(gates))
-
-    def within(self, basis: Tensor) -> ConeNuclear:
-        return self._mapped(lambda cones: cones.within(basis))
-
-    def _mapped(self, change: Callable[[Any], Any]) -> ConeNuclear:
-        return replace(
-            self,
-            cones=None if self.cones is None else change(self.cones),
-            implicit=None if self.implicit is None else change(self.implicit),
-        )
-
-    @property
-    def region(self) -> Cones | ImplicitCones | None:
-        """Where neurons may be, as a table or through the block."""
-        return self.implicit if self.cones is None else self.cones
-
-    def rounding(self, p: int, q: int) -> float:
-        return 1.0 if self.cones is None else 1.0 + self.cones.doubt
-
-    def values(self, stack: Stack) -> Tensor:
-        """For one output; the `bounds` are then one number."""
-        if stack.shape[2] > 1:
-            raise NotImplementedError(
-                "the cone-nuclear norm of a matrix is as hard as training: take `bounds`, or its factors' penalty."
-            )
-        return self.bounds(stack).upper
+class ConeNuclear(ConeGauge[R_co]):
+    """Where rows are too many to be written down for once, the spectral norm bounds the polar from above."""
 
     def bounds(self, stack: Stack) -> Bounds:
-        """lower ≤ ‖Z_k‖_{*,K} ≤ upper: factorisations above, the polar below."""
-        cones = self._rows("bounds")
-        if stack.shape[2] == 1:
-            lower, upper, _, _ = split(cones, stack[:, :, 0])
-            return Bounds(lower, upper)
-        every = torch.arange(len(stack), device=stack.device)
-        found = [factorised(cones.restrict(k[None]), stack[k]) for k in every]
-        lower = stack.new_tensor([part.lower for part in found])
-        upper = stack.new_tensor([part.upper for part in found])
-        return Bounds(lower, upper, BoundKind.DETERMINISTIC)
+        """lower ≤ ‖Z_k‖_{*,K} ≤ upper: neurons above, the polar below, or without a table the nuclear norm."""
+        lower, factors = self._factorised(stack)
+        upper = torch.zeros_like(lower).index_add_(0, factors.gate, factors.sizes())
+        kind = BoundKind.EXACT if stack.shape[2] == 1 else BoundKind.DETERMINISTIC
+        return Bounds(torch.minimum(lower, upper), upper, kind)
 
-    def prox(self, stack: Stack, step: float) -> tuple[Stack, Tensor]:
-        raise NotImplementedError("the cone-nuclear norm has no prox.")
+    def factorise(self, stack: Stack) -> Factors:
+        """Neurons in their cones that add up to the stack, of the penalty ``bounds(stack).upper``."""
+        return self._factorised(stack)[1]
+
+    def _factorised(self, stack: Stack) -> tuple[Tensor, Factors]:
+        lower = NuclearNorm().values(stack)
+        parts = [Factors.empty(stack.shape[1], stack.shape[2], Space.of(stack))]
+        alone = Space.of(stack).ones(len(stack), dtype=torch.bool)
+        for gates, table in self.region.tables:
+            below, neurons = (
+                _with_one_output(table, stack[gates]) if stack.shape[2] == 1 else _each(table, stack[gates])
+            )
+            lower[gates] = below
+            parts.append(Factors(neurons.left, neurons.right, gates[neurons.gate]))
+            alone[gates] = False
+        rest = torch.nonzero(alone).flatten()
+        free = factorise(stack[rest], rest)
+        parts.append(_signed(*self.region.split(free.left, free.gate), free.right, free.gate))
+        return lower, Factors.join(*parts).balanced()
 
     def polar(self, stack: Stack, enough: float = 0.0) -> Bounds:
-        """The gates with the largest spectral norms are tightened, until no other can be the largest.
-
-        enough: upper bounds no larger than this are not tightened.
-        """
+        """The gates with the largest spectral norms are tightened, until no other can be the largest."""
         # one output: the lower bounds of all are wanted, and cost nothing beside the upper ones
         return self._tightened(stack, enough, each=stack.shape[2] == 1)
 
@@ -98,88 +67,49 @@ class ConeNuclear(Gauge):
 
     def _tightened(self, stack: Stack, enough: float, each: bool, against: float = torch.inf) -> Bounds:
         """``each``: down to ``enough``, whatever the largest is."""
-        rough = NuclearNorm().polar(stack)
-        if self.cones is None:
-            return self._by_implicit(stack, rough, enough, against)
-        if stack.shape[2] > 1 and stack.shape[1] > 3:
-            return _largest(self.cones, stack, rough, enough, against)
-        lower, upper = torch.zeros_like(rough.lower), rough.upper.clone()
-        order = torch.argsort(rough.upper, descending=True)
-        kind, largest = BoundKind.EXACT, enough
-        for gates in order.split(_chunks(len(order))):
-            if float(rough.upper[gates[0]]) <= largest:
-                break
-            found = self.pca(stack, gates, enough if each else largest)
-            lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough.upper[gates])
-            largest = max(largest, float(found.lower.max()))
-            if not bool((found.exact | (upper[gates] <= largest)).all()):
-                kind = BoundKind.DETERMINISTIC
+        rough = NuclearNorm().polar(stack).upper
+        lower, upper = torch.zeros_like(rough), rough.clone()
+        kind = BoundKind.DETERMINISTIC
+        for gates, table in self.region.tables:
+            found = (_ordered if table.exact(stack.shape[2]) else _together)(
+                table, stack[gates], rough[gates], enough if each else max(enough, float(lower.max())), each, against
+            )
+            lower[gates], upper[gates] = found.lower, found.upper
+            kind = found.kind if len(gates) == len(stack) else _kind(lower, upper)
         return Bounds(lower, upper, kind)
 
-    def _by_implicit(self, stack: Stack, rough: Bounds, enough: float, against: float) -> Bounds:
-        """Of cones applied through the block: as for tables, where their rows can be written down for once."""
-        lower, upper = torch.zeros_like(rough.lower), rough.upper.clone()
-        for gates, table in [] if self.implicit is None else self.implicit.tables:
-            some = Bounds(rough.lower[gates], rough.upper[gates])
-            found = _largest(table, stack[gates], some, max(enough, float(lower.max())), against)
-            lower[gates], upper[gates] = found.lower, found.upper
-        return Bounds(lower, upper, _kind(lower, upper))
-
-    def violated(self, stack: Stack, threshold: float) -> tuple[Tensor, Tensor, Tensor]:
-        """(gates, u, v): where some unit u of the cone has ‖G_kᵀu‖ > threshold, the best u found, and v = G_kᵀu/‖·‖.
-
-        The most violated come first.
-        """
-        rough = NuclearNorm().polar(stack).upper
-        candidates = torch.argsort(rough, descending=True)[: int((rough > threshold).sum())]
-        with deadline.within(_SEARCH_SHARE * deadline.left()):  # what is found must still be put to use
-            u, v = self.restrict(candidates).atom(stack[candidates])
-        value = torch.einsum("kp,kpq,kq->k", u, stack[candidates], v)
-        order = torch.argsort(value, descending=True)
-        order = order[value[order] > threshold]
-        return candidates[order], u[order], v[order]
-
-    def pca(self, stack: Stack, gates: Tensor, enough: float = 0.0) -> ConePCA:
-        """Cone-constrained PCA of some gates' blocks, stack (P, p, q) of all."""
-        assert self.cones is not None
-        if stack.shape[2] > 1 and stack.shape[1] <= 3 and len(self.cones.signs) <= _KEEP_FACES:
-            _ = self.cones.faces  # kept for the next time
-        return cone_pca(self.cones.restrict(gates), stack[gates], enough, tolerance=_TOLERANCE)
-
     def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
-        if self.cones is None and self.implicit is not None:
-            u = climb(self.implicit, stack).u
-        else:
-            u = cone_pca(self._rows("atom"), stack, enough=torch.inf).u  # the point is wanted, not a bound
-        pull = torch.bmm(stack.mT, u[:, :, None]).squeeze(2)
-        return u, pull / torch.linalg.vector_norm(pull, dim=1, keepdim=True).clamp_min(1e-300)
-
-    def factorise(self, stack: Stack) -> Factors:
-        """Neurons in their cones that add up to the stack, of the penalty ``bounds(stack).upper``, up to rounding."""
-        cones = self._rows("factorise")
-        parts = [Factors.empty(stack.shape[1], stack.shape[2], Space.of(stack))]
-        for k in torch.arange(len(stack), device=stack.device):
-            _, _, u, v = factorised(cones.restrict(k[None]), stack[k])
-            root = torch.linalg.vector_norm(v, dim=1, keepdim=True).sqrt()
-            parts.append(Factors(u * root, v / root.clamp_min(1e-300), k.expand(len(u))))
-        joined = Factors.join(*parts)
-        return joined.select(torch.linalg.vector_norm(joined.left, dim=1) > 0)
-
-    def _rows(self, asked: str) -> Cones:
-        if self.cones is None:
-            raise ValueError(f"ConeNuclear.{asked}: this block has no table of rows.")
-        return self.cones
+        u = self.region.peaks(stack)
+        return u, unit(torch.bmm(stack.mT, u[:, :, None]).squeeze(2))
 
 
-def _largest(cones: Cones, stack: Stack, rough: Bounds, enough: float, against: float) -> Bounds:
+def _ordered(table: Table, stack: Stack, rough: Tensor, enough: float, each: bool, against: float) -> Bounds:
+    """Where bounds are exact: the largest spectral norms first, a few gates at a time."""
+    if stack.shape[2] > 1 and len(table.signs) <= _KEEP_FACES:
+        _ = table.faces  # kept for the next time
+    lower, upper = torch.zeros_like(rough), rough.clone()
+    order = torch.argsort(rough, descending=True)
+    kind, largest = BoundKind.EXACT, enough
+    for gates in order.split(_chunks(len(order))):
+        if float(rough[gates[0]]) <= largest:
+            break
+        found = cone_pca(table.restrict(gates), stack[gates], enough if each else largest, tolerance=_TOLERANCE)
+        lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough[gates])
+        largest = max(largest, float(found.lower.max()))
+        if not bool((found.exact | (upper[gates] <= largest)).all()):
+            kind = BoundKind.DETERMINISTIC
+    return Bounds(lower, upper, kind)
+
+
+def _together(table: Table, stack: Stack, rough: Tensor, enough: float, each: bool, against: float) -> Bounds:
     """Where bounds are dear: what a local search finds in any gate says which gates need a good one."""
-    gates = torch.nonzero(rough.upper > enough).flatten()
+    gates = torch.nonzero(rough > enough).flatten()
+    lower, upper = torch.zeros_like(rough), rough.clone()
     if gates.numel() == 0:
-        return Bounds(torch.zeros_like(rough.lower), rough.upper, BoundKind.DETERMINISTIC)
-    some = cones.restrict(gates)
+        return Bounds(lower, upper, BoundKind.DETERMINISTIC)
+    some = table.restrict(gates)
     found = cone_pca(some, stack[gates], enough, tolerance=_TOLERANCE, largest_only=True, against=against)
-    lower, upper = torch.zeros_like(rough.lower), rough.upper.clone()
-    lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough.upper[gates])
+    lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough[gates])
     return Bounds(lower, upper, _kind(lower, upper))
 
 
@@ -197,3 +127,20 @@ def _chunks(count: int) -> list[int]:
         if sum(sizes) == count:
             break
     return sizes
+
+
+def _with_one_output(table: Table, stack: Stack) -> tuple[Tensor, Factors]:
+    lower, _, a, b = split(table, stack[:, :, 0])
+    return lower, _signed(a, b, stack.new_ones(len(stack), 1), Space.of(stack).arange(len(stack)))
+
+
+def _each(table: Table, stack: Stack) -> tuple[Tensor, Factors]:
+    every = Space.of(stack).arange(len(stack))
+    found = [factorised(table.restrict(k[None]), stack[k]) for k in every]
+    parts = [Factors(one.u, one.v, k.expand(len(one.u))) for k, one in zip(every, found, strict=True)]
+    return stack.new_tensor([one.lower for one in found]), Factors.join(*parts)
+
+
+def _signed(a: Tensor, b: Tensor, right: Tensor, gate: Tensor) -> Factors:
+    """a vᵀ − b vᵀ, neuron by neuron."""
+    return Factors.join(Factors(a, right, gate), Factors(b, -right, gate))

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from provenet.cones import Table
 from provenet.gauges.base import BoundKind, Bounds
 from provenet.gauges.cones.nuclear import ConeNuclear
 from provenet.gauges.prox.nuclear import NuclearNorm
 from provenet.variable import Stack
+from provenet.vectors import unit
 
 _STEPS = 50  # of the local search in the orthant
 _SMALL = 32  # rows up to which the bounds for any cones are affordable too
@@ -21,16 +23,17 @@ _EXACT = 1e-9
 
 
 @dataclass(frozen=True)
-class SpikeFree(ConeNuclear):
+class SpikeFree(ConeNuclear[Table]):
     """stretch: κ of `gates.spike_free`; upper bounds of the polar are that much larger, so that they hold for neurons
     of every arrangement."""
 
     stretch: float = 1.0
 
+    spike_free = True
+
     def polar(self, stack: Stack, enough: float = 0.0) -> Bounds:
         """A local search below; above the spectral norm, which CP Thm 2 makes tight, or a projection for one output."""
-        assert self.cones is not None
-        rows = self.cones.rows
+        rows = self.region.rows
         upper = _projected(rows, stack) if stack.shape[2] == 1 else NuclearNorm().polar(stack).upper
         lower = torch.stack([_search(rows, G)[0] for G in stack])
         kind = BoundKind.EXACT if bool((lower >= upper * (1 - _EXACT)).all()) else BoundKind.DETERMINISTIC
@@ -44,12 +47,10 @@ class SpikeFree(ConeNuclear):
         return self.polar(stack)
 
     def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
-        assert self.cones is not None
         u = stack.new_zeros(stack.shape[:2])
         for k, G in enumerate(stack):
-            u[k] = _search(self.cones.rows, G)[1]
-        pull = torch.bmm(stack.mT, u[:, :, None]).squeeze(2)
-        return u, pull / torch.linalg.vector_norm(pull, dim=1, keepdim=True).clamp_min(1e-300)
+            u[k] = _search(self.region.rows, G)[1]
+        return u, unit(torch.bmm(stack.mT, u[:, :, None]).squeeze(2))
 
 
 def _projected(Q: Tensor, stack: Stack) -> Tensor:
@@ -67,17 +68,13 @@ def _search(Q: Tensor, G: Tensor) -> tuple[Tensor, Tensor]:
     top = torch.linalg.eigh(H.T @ H)[1][:, -1]
     best, where = G.new_zeros(()), Q.sum(0)
     for start in (top, -top, torch.ones_like(top), -torch.ones_like(top)):
-        w = _unit((H @ start).clamp_min(0))
+        w = unit((H @ start).clamp_min(0))
         for _ in range(_STEPS):
-            last, w = w, _unit((H @ (H.T @ w)).clamp_min(0))
+            last, w = w, unit((H @ (H.T @ w)).clamp_min(0))
             if float((w - last).abs().max()) < 1e-12:
                 break
-        u = _unit(Q.T @ w)
+        u = unit(Q.T @ w)
         value = torch.linalg.vector_norm(G.T @ u)
         if value > best:
             best, where = value, u
-    return best, _unit(where)
-
-
-def _unit(vector: Tensor) -> Tensor:
-    return vector.div(torch.linalg.vector_norm(vector).clamp_min(1e-300))
+    return best, unit(where)

@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from provenet.gauges.base import Bounds, Gauge
+from provenet.gauges.base import Bounds, Gauge, ProxGauge
 from provenet.gauges.prox.nuclear import NuclearNorm
 from provenet.space import Space
 from provenet.variable import Factors, Stack
@@ -86,8 +86,6 @@ class Mixed(Gauge):
     first: float
     second: float
 
-    rotates = False
-
     def within(self, basis: Tensor) -> Gauge | None:
         """Only the 2-norm is the same in every orthonormal basis."""
         return self if self.first == 2 else None
@@ -101,7 +99,7 @@ class Mixed(Gauge):
         return math.sqrt((p if self.first == math.inf else 1) * (q if self.second == math.inf else 1))
 
 
-class LineNorm(Mixed):
+class LineNorm(Mixed, ProxGauge):
     """One of the norms is 1: the sum over lines, rows for C = 1, else columns, of the other norm."""
 
     @property
@@ -133,15 +131,6 @@ class LineNorm(Mixed):
         slack = 2 * (lines.shape[2] + 8) * torch.finfo(stack.dtype).eps
         return Bounds(largest * (1 - slack), largest * (1 + slack))
 
-    def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
-        lines = self._lines(stack)
-        which = norms(lines, self._dual).argmax(1)
-        everyone = torch.arange(len(lines), device=lines.device)
-        corner = lines.new_zeros(lines.shape[:2])
-        corner[everyone, which] = 1
-        along = steepest(lines[everyone, which], self._inner)
-        return (corner, along) if self._by_rows else (along, corner)
-
     def factorise(self, stack: Stack) -> Factors:
         """A neuron for each line that is not zero: the line, and the weight that is read or written there."""
         lines = self._lines(stack)
@@ -160,8 +149,6 @@ class SignNorm(Mixed):
     it is the sum of norms over W's rows or columns (`lifted`), which solvers can take.
     """
 
-    has_prox = False
-
     def by_rows(self, p: int, q: int) -> bool:
         """Whether u is the vector of signs; where both may be, the shorter."""
         return self.second != math.inf or (self.first == math.inf and p <= q)
@@ -170,39 +157,17 @@ class SignNorm(Mixed):
         """The gauge of W (BM Thm B.1 with the corners of the ∞-norm's ball for atoms)."""
         return LineNorm(1.0, self.second) if self.by_rows(p, q) else LineNorm(self.first, 1.0)
 
-    def values(self, stack: Stack) -> Tensor:
-        raise ValueError(f"SignNorm.values: the norm of ({self.first:g}, {self.second:g}) has no closed form.")
-
-    def prox(self, stack: Stack, step: float) -> tuple[Stack, Tensor]:
-        raise ValueError(f"SignNorm.prox: the norm of ({self.first:g}, {self.second:g}) has no prox in closed form.")
-
-    def factorise(self, stack: Stack) -> Factors:
-        raise ValueError(f"SignNorm.factorise: the norm of ({self.first:g}, {self.second:g}) has no closed form.")
-
     def polar(self, stack: Stack) -> Bounds:
-        value, _, _ = self._best(stack)
-        # a sum of ± entries rounds by √size·‖column‖ units a term, and the polar is at least Σ‖column‖/√2 (Khintchine)
-        slack = (4 * max(stack.shape[1:]) ** 2 + 8) * torch.finfo(stack.dtype).eps
-        return Bounds(value * (1 - slack), value * (1 + slack))
-
-    def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
-        _, u, v = self._best(stack)
-        return u, v
-
-    def _best(self, stack: Stack) -> tuple[Tensor, Tensor, Tensor]:
-        """max uᵀGv of every block (P,), and its u (P, p), v (P, q)."""
         by_rows = self.by_rows(*stack.shape[1:])
         lines = stack if by_rows else stack.mT
         inner = self.second if by_rows else self.first
         corners = signs(Space.of(lines), lines.shape[1])
-        value = lines.new_zeros(len(lines))
-        corner, along = lines.new_zeros(lines.shape[:2]), lines.new_zeros(len(lines), lines.shape[2])
-        for k, G in enumerate(lines):  # one at a time: the table of sums is 2^(size − 1) times as long as a line
-            sums = corners @ G
-            reached = norms(sums, dual(inner))
-            best = int(reached.argmax())
-            value[k], corner[k], along[k] = reached[best], corners[best], steepest(sums[best], inner)
-        return (value, corner, along) if by_rows else (value, along, corner)
+        # one at a time: the table of sums is 2^(size − 1) times as long as a line
+        each = [norms(corners @ G, dual(inner)).amax() for G in lines]
+        value = torch.stack(each) if each else lines.new_zeros(0)
+        # a sum of ± entries rounds by √size·‖column‖ units a term, and the polar is at least Σ‖column‖/√2 (Khintchine)
+        slack = (4 * max(stack.shape[1:]) ** 2 + 8) * torch.finfo(stack.dtype).eps
+        return Bounds(value * (1 - slack), value * (1 + slack))
 
 
 def norms(vectors: Tensor, norm: float) -> Tensor:
@@ -216,17 +181,6 @@ def norms(vectors: Tensor, norm: float) -> Tensor:
 def dual(norm: float) -> float:
     """max{⟨g, v⟩ : ‖v‖ ≤ 1} is the dual norm of g."""
     return {1.0: math.inf, 2.0: 2.0, math.inf: 1.0}[float(norm)]
-
-
-def steepest(vectors: Tensor, norm: float) -> Tensor:
-    """The v with ‖v‖ = 1 and ⟨g, v⟩ the dual norm of g, for each g on the last axis."""
-    if norm == math.inf:
-        return torch.where(vectors < 0, -1.0, 1.0).to(vectors.dtype)
-    if norm == 2:
-        return vectors / norms(vectors, 2).clamp_min(torch.finfo(vectors.dtype).tiny)[..., None]
-    largest = vectors.abs().argmax(-1, keepdim=True)
-    side = torch.where(vectors.gather(-1, largest) < 0, -1.0, 1.0).to(vectors.dtype)
-    return torch.zeros_like(vectors).scatter_(-1, largest, side)
 
 
 def signs(space: Space, size: int) -> Tensor:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provenet.gauges.base import Bounds, Gauge
+from provenet.gauges.base import Bounds, ProxGauge
+from provenet.gauges.spectral import gram, spectral_norms
 from provenet.variable import Factors, Stack, factorise
 
 
-class NuclearNorm(Gauge):
+class NuclearNorm(ProxGauge):
     """Works on the smaller Gram side, min(p, q) × min(p, q), where squaring costs no accuracy that matters.
 
     The Gram side gives σ with absolute error about eps·σ_max²/σ: perfect for σ_max, fine for a prox whose threshold
     is not far below σ_max, useless for tiny σ.  Where it is not accurate enough an SVD takes over, block by block.
     """
+
+    rotates = True
+    spectral = True
 
     def values(self, stack: Stack) -> Tensor:
         if min(stack.shape[1:]) == 1:
@@ -47,31 +51,12 @@ class NuclearNorm(Gauge):
         slack = (p * q + 8 * (p + q)) * torch.finfo(stack.dtype).eps
         return Bounds(sigma * (1 - slack), sigma * (1 + slack))
 
-    def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
-        U, _, Vh = torch.linalg.svd(stack, full_matrices=False)
-        return U[:, :, 0], Vh[:, 0, :]
-
     def factorise(self, stack: Stack) -> Factors:
         return factorise(stack)
 
 
-def spectral_norms(stack: Stack) -> Tensor:
-    """σ_max of every block (P,), by an eigenvalue of the smaller Gram side, safe from overflow and underflow."""
-    size = stack.abs().amax(dim=(1, 2), keepdim=True)
-    unit = stack / size.clamp_min(torch.finfo(stack.dtype).tiny)
-    if min(stack.shape[1:]) == 1:
-        return torch.linalg.vector_norm(unit, dim=(1, 2)) * size[:, 0, 0]
-    return torch.linalg.eigvalsh(_gram(unit))[:, -1].clamp_min(0).sqrt() * size[:, 0, 0]
-
-
-def _gram(stack: Stack) -> Tensor:
-    """ZᵀZ or ZZᵀ, the smaller."""
-    turned = stack.transpose(1, 2)
-    return torch.bmm(turned, stack) if stack.shape[2] <= stack.shape[1] else torch.bmm(stack, turned)
-
-
 def _prox_by_gram(stack: Stack, step: float) -> tuple[Stack, Tensor]:
-    eigenvalue, basis = torch.linalg.eigh(_gram(stack))
+    eigenvalue, basis = torch.linalg.eigh(gram(stack))
     sigma = eigenvalue.clamp_min(0).sqrt()
     shrunk = (sigma - step).clamp_min(0)
     ratio = shrunk / sigma.clamp_min(step if step > 0 else torch.finfo(stack.dtype).tiny)

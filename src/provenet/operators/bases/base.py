@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from provenet.space import Placed, Space
 from provenet.variable import Factors, Stack
+
+
+class GatedRows(NamedTuple):
+    """A(Z) = Σ_k D_k X Z_k: rows X (n, p), pattern D (n, P) of zeros and ones."""
+
+    X: Tensor
+    pattern: Tensor
 
 
 class Operator(Placed, ABC):
@@ -45,6 +53,12 @@ class Operator(Placed, ABC):
     @abstractmethod
     def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         """(G_{k(j)} v_j, G_{k(j)}ᵀ u_j) with G = A*(R), without forming G: shapes (N, p), (N, q)."""
+
+    @property
+    def gated_rows(self) -> GatedRows | None:
+        """The rows and gates, where A is a product with them and outputs (n, q) are all there is; interior points and
+        the closed form ask for them."""
+        return None
 
     def jacobian(self, factors: Factors) -> Tensor:
         """∂Ŷ by every weight of every neuron, (N, p + q, n, …, c): A_k(e_a v_jᵀ) and A_k(u_j e_bᵀ)."""

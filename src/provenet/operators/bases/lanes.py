@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from provenet import batches
+from provenet.variable import ByGate
 
 
 class Lanes:
@@ -19,23 +20,16 @@ class Lanes:
 
     def __init__(self, features: Tensor, gate: Tensor):
         self.features, self.cells = features, features.shape[2]
-        self.names, self.group, width = torch.unique(gate, return_inverse=True, return_counts=True)
-        self.width = int(width.max())
-        order = torch.argsort(self.group, stable=True)
-        self.slot = torch.empty_like(gate)
-        self.slot[order] = (
-            torch.arange(len(gate), device=gate.device) - (torch.cumsum(width, 0) - width)[self.group[order]]
-        )
+        self.gates = ByGate(gate)
+        self.names = self.gates.names
 
     def spread(self, weights: Tensor) -> Tensor:
         """(N, a, m), or (N, 1, m) for all cells alike, → (K·a, w, m)."""
-        lanes = weights.new_zeros(len(self.names), self.width, self.cells, weights.shape[2])
-        lanes[self.group, self.slot] = weights.expand(-1, self.cells, -1)
-        return lanes.transpose(1, 2).flatten(0, 1)
+        return self.gates.gather(weights.expand(-1, self.cells, -1)).transpose(1, 2).flatten(0, 1)
 
     def gather(self, lanes: Tensor) -> Tensor:
         """(K·a, w, m) → (N, a, m)."""
-        return lanes.view(len(self.names), self.cells, self.width, -1).transpose(1, 2)[self.group, self.slot]
+        return self.gates.scatter(lanes.view(len(self.names), self.cells, self.gates.width, -1).transpose(1, 2))
 
     def tiles(self) -> Iterator[tuple[slice, Tensor]]:
         """Some rows, and their features by lane (K·a, b, p)."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from provenet import batches
-from provenet.operators.bases.base import Operator
+from provenet.operators.bases.base import GatedRows, Operator
 from provenet.operators.bases.features import FeatureOperator
 from provenet.operators.bases.rank import is_affordable, paying_span
 from provenet.space import Space
@@ -80,6 +80,10 @@ class MLPOperator(Operator):
             right.addmm_(self._hidden(factors, rows, mask), residual[rows])
         return left, right
 
+    @property
+    def gated_rows(self) -> GatedRows:
+        return GatedRows(self.X, self.pattern)
+
     def _fill_first(self, right: Tensor, gate: Tensor, columns: Tensor) -> None:
         gated = self.pattern.T[gate][:, None] * self.X.T  # (N, p, n)
         torch.mul(gated[..., None], right[:, None, None], out=columns)
@@ -104,7 +108,14 @@ class MLPOperator(Operator):
         return None if self.all_open else self.pattern.T.bool().contiguous()
 
     def kernel(self) -> Tensor:
-        """The gated kernel (XXᵀ) ∘ (DDᵀ), whatever P, d and c are."""
+        """The gated kernel (    def _fill_first(self, right: Tensor, gate: Tensor, columns: Tensor) -> None:
+                gated = self.pattern.T[gate][:, None] * self.X.T  # (N, p, n)
+                torch.mul(gated[..., None], right[:, None, None], out=columns)
+
+            def _fill_second(self, left: Tensor, gate: Tensor, columns: Tensor) -> None:
+                hidden = (left @ self.X.T).mul_(self.pattern.T[gate])
+                columns.diagonal(dim1=1, dim2=3).copy_(hidden[:, :, None])
+        ᵀ) ∘ (DDᵀ), whatever P, d and c are."""
         K = self.X @ self.X.T
         for rows in self._tiles(self.n):
             K[rows] *= self.pattern[rows] @ self.pattern.T

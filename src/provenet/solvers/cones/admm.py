@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from provenet.gauges import ConeNuclear
+from provenet.gauges import ConeGauge, ProxGauge
 from provenet.problem import Program
 from provenet.reductions import SignedPairs
 from provenet.solvers.loop import Point
+from provenet.solvers.needs import CONES, KERNEL
 from provenet.solvers.neurons.amplitudes import best_amplitudes
 from provenet.solvers.neurons.place import place
 from provenet.solvers.stacks.admm import ADMM, ADMMState
@@ -21,25 +22,22 @@ from provenet.solvers.stacks.admm import ADMM, ADMMState
 @dataclass(frozen=True)
 class ConeADMM(ADMM):
     name, family = "cone_admm", "admm"
+    needs = (CONES, KERNEL)
     check_every = 10
     patience = 200  # its last digits come slowly where arrangements are nearly alike
     max_steps = 20_000
     wants = (SignedPairs(),)
 
-    def refuses(self, program: Program) -> str | None:
-        if not isinstance(program.gauge, ConeNuclear) or program.gauge.region is None:
-            return "it projects on the cones of ReLU's arrangements, and the program has none."
+    def declines(self, program: Program[ConeGauge]) -> str | None:
         if program.operator.q != 1:
             return "its gauge has a prox only where a neuron has one output weight; take 'frank_wolfe' or 'bm'."
-        return None if program.operator.has_kernel else "its operator has no kernel; take 'frank_wolfe' or 'bm'."
+        return None
 
-    def memory(self, program: Program) -> int:
+    def memory(self, program: Program[ConeGauge]) -> int:
         op = program.operator
-        assert isinstance(program.gauge, ConeNuclear)
-        assert program.gauge.region is not None
         rows = program.gauge.region.rows.shape[0]
         return op.dtype.itemsize * (op.kernel_rows**2 + 2 * op.n_gates * (3 * rows + 20 * op.p)) + 2 * op.held_bytes
 
-    def point(self, program: Program, state: ADMMState) -> Point:
+    def point(self, program: Program[ProxGauge], state: ADMMState) -> Point:
         at = best_amplitudes(program, place(program, program.gauge.factorise(state.a)))
         return Point(at.prediction, float(at.factors.penalty()), lambda: at.factors)

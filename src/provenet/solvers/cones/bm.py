@@ -15,15 +15,14 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.cones import Cones, cone_pca
-from provenet.cones.search import climb
-from provenet.gauges import ConeNuclear
-from provenet.gauges.prox.nuclear import spectral_norms
+from provenet.gauges import ConeGauge
+from provenet.gauges.spectral import spectral_norms
 from provenet.problem import Program, Units
-from provenet.solvers.cones.faces import Region, feasible
-from provenet.solvers.cones.frank_wolfe import balanced, fully_corrected, merge
+from provenet.solvers.cones.faces import feasible
+from provenet.solvers.cones.frank_wolfe import fully_corrected, merge
 from provenet.solvers.cones.newton import face_step
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.needs import CONES
 from provenet.solvers.neurons.amplitudes import best_amplitudes
 from provenet.solvers.neurons.escape import line_search
 from provenet.solvers.neurons.newton import NewtonSettings
@@ -64,32 +63,28 @@ class ConeBM(Method[ConeBMState]):
     newton: NewtonSettings = field(default_factory=NewtonSettings)
 
     name, family = "cone_bm", "bm"
+    needs = (CONES,)
     patience = 300
     max_steps = 2_000
 
     def in_units(self, units: Units) -> ConeBM:
         return replace(self, spread=self.spread / units.z**0.5)
 
-    def refuses(self, program: Program) -> str | None:
-        if isinstance(program.gauge, ConeNuclear) and program.gauge.region is not None:
-            return None
-        return "it keeps neurons in the cones of ReLU's arrangements, and the program has none."
-
     def work(self, program: Program) -> float:
         op = program.operator
         return float(op.output_shape[0]) * op.p * (op.p + op.q)
 
-    def init(self, program: Program, start: Factors | None) -> ConeBMState:
+    def init(self, program: Program[ConeGauge], start: Factors | None) -> ConeBMState:
         op = program.operator
         if start is None and self.rank is None:
             return ConeBMState(place(program, Factors.empty(op.p, op.q, op.space)))
         if start is None:
             noise = gaussian(program, self.rank or 1, self.spread, self.seed)
-            start = replace(noise, left=noise.left + self.spread * _region(program).inside[noise.gate])
-        inside = replace(start, left=feasible(_region(program), start.left, start.gate).point)
-        return ConeBMState(place(program, balanced(inside)))
+            start = replace(noise, left=noise.left + self.spread * program.gauge.region.inside[noise.gate])
+        inside = replace(start, left=feasible(program.gauge.region, start.left, start.gate).point)
+        return ConeBMState(place(program, inside.balanced()))
 
-    def step(self, program: Program, state: ConeBMState) -> ConeBMState:
+    def step(self, program: Program[ConeGauge], state: ConeBMState) -> ConeBMState:
         """Rounds, until one gains too little to be far from the end: before that no bound is worth its time."""
         for _ in range(self.rounds):
             before, state = state.place.value, self._round(program, state)
@@ -97,7 +92,7 @@ class ConeBM(Method[ConeBMState]):
                 break
         return state
 
-    def _round(self, program: Program, state: ConeBMState) -> ConeBMState:
+    def _round(self, program: Program[ConeGauge], state: ConeBMState) -> ConeBMState:
         """An escape, then descent until it has little more to give."""
         at, damping, stuck = state.place, state.damping, False
         most = max(self.atoms, at.factors.n_neurons // 4)
@@ -110,8 +105,8 @@ class ConeBM(Method[ConeBMState]):
             if at.factors.n_neurons == 0:
                 stuck = True
                 break
-            move = face_step(program, _region(program), at, damping, self.newton)
-            there = best_amplitudes(program, place(program, balanced(move.place.factors)))
+            move = face_step(program, program.gauge.region, at, damping, self.newton)
+            there = best_amplitudes(program, place(program, move.place.factors.balanced()))
             gain, damping, stuck = at.value - there.value, move.damping, move.stuck
             best, at = max(best, gain), there
             if stuck or gain <= _SETTLED * best:
@@ -121,18 +116,12 @@ class ConeBM(Method[ConeBMState]):
     def finished(self, state: ConeBMState) -> bool:
         return state.exhausted
 
-    def point(self, program: Program, state: ConeBMState) -> Point:
+    def point(self, program: Program[ConeGauge], state: ConeBMState) -> Point:
         factors = state.place.factors
         return Point(state.place.prediction, float(factors.penalty()), lambda: factors)
 
 
-def _region(program: Program) -> Region:
-    assert isinstance(program.gauge, ConeNuclear)
-    assert program.gauge.region is not None
-    return program.gauge.region
-
-
-def escape(program: Program, at: Place, most: int) -> Place | None:
+def escape(program: Program[ConeGauge], at: Place, most: int) -> Place | None:
     """``at`` with up to ``most`` neurons more, and a smaller objective; None where no gate offers one."""
     op = program.operator
     found = violating(program, op.adjoint(program.loss.gradient(at.prediction)), most)
@@ -151,7 +140,7 @@ def escape(program: Program, at: Place, most: int) -> Place | None:
     return there if there.value < at.value else None
 
 
-def violating(program: Program, slope: Stack, most: int) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+def violating(program: Program[ConeGauge], slope: Stack, most: int) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
     """Up to ``most`` gates with ‖G_kᵀu‖ > β for some unit u of their cone: (gates, ‖G_kᵀu‖ − β, u, v), where v is the
     unit vector for which uᵀG_kv = −‖G_kᵀu‖."""
     rough = spectral_norms(slope)
@@ -159,7 +148,7 @@ def violating(program: Program, slope: Stack, most: int) -> tuple[Tensor, Tensor
     parts = []
     for gates in order[rough[order] > program.beta * (1 + _SLACK)].split(_CHUNK):
         with deadline.within(_SEARCH_SHARE * deadline.left()):  # what is found must still be put to use
-            u = _best_directions(_region(program).restrict(gates), slope[gates])
+            u = program.gauge.region.restrict(gates).peaks(slope[gates])
         pull = torch.bmm(slope[gates].mT, u[:, :, None]).squeeze(2)
         value = torch.linalg.vector_norm(pull, dim=1)
         over = value > program.beta * (1 + _SLACK)
@@ -171,10 +160,3 @@ def violating(program: Program, slope: Stack, most: int) -> tuple[Tensor, Tensor
     gates, excess, u, v = (torch.cat(some) for some in zip(*parts, strict=True))
     top = torch.argsort(excess, descending=True)[:most]
     return gates[top], excess[top], u[top], v[top]
-
-
-def _best_directions(region: Region, G: Stack) -> Tensor:
-    """Unit vectors of the cones (B, p) with ‖G_kᵀu‖ as large as can be found; exact where that is cheap."""
-    if isinstance(region, Cones) and (G.shape[2] == 1 or G.shape[1] <= 3):
-        return cone_pca(region, G).u
-    return climb(region, G).u

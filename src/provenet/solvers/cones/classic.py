@@ -16,13 +16,14 @@ import torch
 from torch import Tensor
 
 from provenet.cones.exact import Faces
-from provenet.gauges import ConeNuclear
-from provenet.gauges.prox.nuclear import spectral_norms
+from provenet.gauges import ConeGauge
+from provenet.gauges.spectral import spectral_norms
 from provenet.problem import Program, Units
-from provenet.solvers.cones.frank_wolfe import FrankWolfe
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.needs import CONES
 from provenet.solvers.neurons.place import Place, place
 from provenet.variable import Factors, Stack
+from provenet.vectors import unit
 
 _INNER = 0.3  # of |polar − β|·t: an inner gap below it tells on which side of t the best t is
 _DUST = 1e-10  # of t: neurons that have faded below it go
@@ -54,6 +55,7 @@ class ClassicFrankWolfe(Method[ClassicState]):
     total: float | None = None
 
     name = "classic_frank_wolfe"
+    needs = (CONES,)
     patience = 200
     max_steps = 30_000
     check_every = 50
@@ -65,40 +67,30 @@ class ClassicFrankWolfe(Method[ClassicState]):
     def in_units(self, units: Units) -> ClassicFrankWolfe:
         return self if self.total is None else replace(self, total=self.total / units.z)
 
-    def refuses(self, program: Program) -> str | None:
-        return FrankWolfe().refuses(program)
-
-    def init(self, program: Program, start: Factors | None) -> ClassicState:
-        assert isinstance(program.gauge, ConeNuclear)
+    def init(self, program: Program[ConeGauge], start: Factors | None) -> ClassicState:
         op = program.operator
         factors = Factors.empty(op.p, op.q, op.space) if start is None else start
         return _first(program, program.gauge, place(program, factors), self.total)
 
-    def step(self, program: Program, state: ClassicState) -> ClassicState:
-        assert isinstance(program.gauge, ConeNuclear)
+    def step(self, program: Program[ConeGauge], state: ClassicState) -> ClassicState:
         return _next(program, program.gauge, state)
 
-    def point(self, program: Program, state: ClassicState) -> Point:
+    def point(self, program: Program[ConeGauge], state: ClassicState) -> Point:
         """The neurons, both layers of one length, and Σ ‖u_j‖‖v_j‖."""
-        size = torch.linalg.vector_norm(state.atoms.right, dim=1, keepdim=True)
-        root = size.sqrt()
-        factors = Factors(state.atoms.left * root, state.atoms.right / root.clamp_min(_LIMIT), state.atoms.gate)
-        return Point(state.prediction, float(size.sum()), lambda: factors)
+        return Point(state.prediction, float(state.atoms.sizes().sum()), state.atoms.balanced)
 
 
-def _first(program: Program, gauge: ConeNuclear, at: Place, total: float | None) -> ClassicState:
+def _first(program: Program, gauge: ConeGauge, at: Place, total: float | None) -> ClassicState:
     """β t* ≤ L(0): what zero weights cost bounds the best t."""
     zero = torch.zeros_like(at.prediction)
     high = float(program.loss.value(zero)) / program.beta
     low = (0.0, math.log(max(program.beta_max / program.beta, 1.0)))
-    length = torch.linalg.vector_norm(at.factors.left, dim=1, keepdim=True)
-    atoms = Factors(at.factors.left / length.clamp_min(_LIMIT), at.factors.right * length, at.factors.gate)
     own = float(at.factors.penalty())
     first = total if total is not None else min(own, high) if own > 0 else _first_total(program, gauge, high)
-    return ClassicState(atoms, at.prediction, first, low, (high, -math.inf), total is not None)
+    return ClassicState(at.factors.with_unit_left(), at.prediction, first, low, (high, -math.inf), total is not None)
 
 
-def _first_total(program: Program, gauge: ConeNuclear, high: float) -> float:
+def _first_total(program: Program, gauge: ConeGauge, high: float) -> float:
     """As much of the first neuron as is best by itself: t* is rarely less."""
     op, loss = program.operator, program.loss
     zero = torch.zeros_like(loss.target)
@@ -110,7 +102,7 @@ def _first_total(program: Program, gauge: ConeNuclear, high: float) -> float:
     return min(max(pull / max(bend, _LIMIT), 1e-6 * high), 0.5 * high)
 
 
-def _next(program: Program, gauge: ConeNuclear, state: ClassicState) -> ClassicState:
+def _next(program: Program, gauge: ConeGauge, state: ClassicState) -> ClassicState:
     theta = program.loss.gradient(state.prediction)
     atom = largest_atom(gauge, program.operator.adjoint(-theta))
     column = program.operator.forward_factors(atom)
@@ -125,14 +117,15 @@ def _next(program: Program, gauge: ConeNuclear, state: ClassicState) -> ClassicS
     return replace(state, atoms=atoms, prediction=prediction, steps=state.steps + 1)
 
 
-def largest_atom(gauge: ConeNuclear, stack: Stack) -> Factors:
+def largest_atom(gauge: ConeGauge, stack: Stack) -> Factors:
     """The unit (u, g) with the largest uᵀG_kg over all gates and their cones, as one neuron."""
-    if gauge.cones is not None and stack.shape[1] == 2:
-        gate, u = _planar(gauge.cones.faces, stack)
+    tables = gauge.region.tables if stack.shape[1] == 2 else ()
+    if len(tables) == 1 and len(tables[0][0]) == len(stack):  # the rows of all gates are written down
+        gate, u = _planar(tables[0][1].faces, stack)
     else:
         gate, u = _searched(gauge, stack)
     pull = u @ stack[gate]
-    return Factors(u[None], (pull / torch.linalg.vector_norm(pull).clamp_min(_LIMIT))[None], torch.tensor([gate]))
+    return Factors(u[None], unit(pull)[None], torch.tensor([gate]))
 
 
 def _planar(faces: Faces, stack: Stack) -> tuple[int, Tensor]:
@@ -153,10 +146,10 @@ def _planar(faces: Faces, stack: Stack) -> tuple[int, Tensor]:
     return gate, candidates[gate, best % value.shape[1]]
 
 
-def _searched(gauge: ConeNuclear, stack: Stack) -> tuple[int, Tensor]:
+def _searched(gauge: ConeGauge, stack: Stack) -> tuple[int, Tensor]:
     """Gates with the largest spectral norms first, until no other can be the largest."""
     rough = spectral_norms(stack)
-    cheap = gauge.cones is not None and (stack.shape[1] <= 3 or stack.shape[2] == 1)
+    cheap = gauge.region.exact(stack.shape[2])
     best, gate, u = -1.0, 0, stack.new_zeros(stack.shape[1])
     for gates in torch.argsort(rough, descending=True).split(_CHEAP_CHUNK if cheap else _CHUNK):
         if float(rough[gates[0]]) <= best:

@@ -19,11 +19,9 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from provenet.gauges import SpikeFree
-from provenet.losses import Squared
-from provenet.operators import MLPOperator
 from provenet.problem import Program
 from provenet.solvers.loop import Method, Point, Refused
+from provenet.solvers.needs import GATED_ROWS, SPIKE_FREE, SQUARED
 from provenet.variable import Factors
 
 _SAME = 1e-7  # of the largest: singular values closer than this are one
@@ -33,17 +31,11 @@ _SIGN = 1e-6  # of a vector's largest entry: below it, a sign is rounding
 @dataclass(frozen=True)
 class ClosedForm(Method[Factors]):
     name = "closed_form"
+    needs = (SQUARED, SPIKE_FREE, GATED_ROWS)
     reduces = False  # the data's directions are all used, and no decomposition of X is needed
 
-    def refuses(self, program: Program) -> str | None:
-        if not isinstance(program.loss, Squared):
-            return f"the closed form is one of the squared loss, not of '{program.loss.name}'."
-        if not isinstance(program.gauge, SpikeFree) or not isinstance(program.operator, MLPOperator):
-            return (
-                "the closed form needs a ReLU MLP on whitened X, XXᵀ = I with no more samples than features, "
-                "formulated with gates='all'; provenet.data.whitening.Whitening whitens."
-            )
-        weight, length = program.loss.sample_weight, torch.linalg.vector_norm(program.operator.X, dim=1)
+    def declines(self, program: Program) -> str | None:
+        weight, length = program.loss.sample_weight, torch.linalg.vector_norm(_data(program), dim=1)
         for name, values in (("sample_weight", weight), ("the length of X's rows", length)):
             if float(values.max() - values.min()) > _SIGN * float(values.max()):
                 return f"{name} must be the same for all samples in the closed form."
@@ -66,11 +58,17 @@ class ClosedForm(Method[Factors]):
         return Point(program.operator.forward_factors(state), float(state.penalty()), lambda: state)
 
 
+def _data(program: Program) -> Tensor:
+    """X (n, p)."""
+    rows = program.operator.gated_rows
+    assert rows is not None
+    return rows.X
+
+
 def _factors(program: Program) -> Factors:
     """The neurons; `Refused` where there are none in closed form."""
-    op = program.operator
-    assert isinstance(op, MLPOperator)
-    s = float(torch.linalg.vector_norm(op.X)) / op.n**0.5
+    op, X = program.operator, _data(program)
+    s = float(torch.linalg.vector_norm(X)) / len(X) ** 0.5
     threshold = program.beta / (float(program.loss.sample_weight.mean()) * s)
     Y = program.loss.target
     A, sigma, _ = torch.linalg.svd(Y, full_matrices=False)
@@ -96,7 +94,7 @@ def _factors(program: Program) -> Factors:
     pull = alpha.T @ Y
     length = torch.linalg.vector_norm(pull, dim=1, keepdim=True)
     size = ((length - threshold).clamp_min(0) / s).sqrt()
-    left = (alpha.T @ op.X) / s * size
+    left = (alpha.T @ X) / s * size
     alive = size[:, 0] > 0
     gate = torch.zeros(int(alive.sum()), dtype=torch.long)
     return Factors(left[alive], (pull / length * size)[alive], gate)

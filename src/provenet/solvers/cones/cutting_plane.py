@@ -10,19 +10,17 @@ squared loss it is a projection on the model, a group lasso again.  The oracle's
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from provenet.gauges import ConeNuclear
+from provenet.gauges import ConeGauge
 from provenet.losses import Loss
 from provenet.problem import Program
-from provenet.solvers.cones.frank_wolfe import balanced
-from provenet.solvers.cones.second_layers import SecondLayers, atom_columns, best_second_layers, distinct
+from provenet.solvers.cones.second_layers import SecondLayers, best_second_layers, distinct
 from provenet.solvers.loop import Method, Point
-from provenet.solvers.neurons.place import sizes
+from provenet.solvers.needs import CONES, SQUARED
 from provenet.variable import Factors
 
 _NEEDED = 1e-9  # of the largest neuron: smaller ones are no part of the network
@@ -50,34 +48,30 @@ class CuttingPlane(Method[CuttingPlaneState]):
     level: float = 0.5
 
     name = "cutting_plane"
+    needs = (CONES, SQUARED)  # level steps are projections for the squared loss only
     max_steps = 500
 
     def __post_init__(self) -> None:
         if not 0 < self.level <= 1:
             raise ValueError(f"level: it must be above zero and at most one, got {self.level!r}.")
 
-    def refuses(self, program: Program) -> str | None:
-        if not isinstance(program.gauge, ConeNuclear) or program.gauge.region is None:
-            return "its oracle is cone-constrained PCA: it is for the programs of ReLU."
-        if not program.loss.quadratic:
-            return "its level steps are projections for the squared loss only; 'frank_wolfe' takes any loss."
-        return None
-
-    def init(self, program: Program, start: Factors | None) -> CuttingPlaneState:
+    def init(self, program: Program[ConeGauge], start: Factors | None) -> CuttingPlaneState:
         op, zero = program.operator, torch.zeros(program.operator.output_shape, dtype=program.operator.dtype)
-        cuts = Factors.empty(op.p, op.q, op.space) if start is None else _unit(start)
+        cuts = Factors.empty(op.p, op.q, op.space) if start is None else _cuts_of(start)
         model = SecondLayers(cuts.right, zero, float(program.loss.value(zero)))
-        state = CuttingPlaneState(cuts, atom_columns(op, cuts.left, cuts.gate), model, torch.zeros_like(zero), 0.0)
+        state = CuttingPlaneState(
+            cuts, op.second_layer_columns(cuts.left, cuts.gate), model, torch.zeros_like(zero), 0.0
+        )
         return state if start is None else self._modelled(program, state)
 
-    def step(self, program: Program, state: CuttingPlaneState) -> CuttingPlaneState:
+    def step(self, program: Program[ConeGauge], state: CuttingPlaneState) -> CuttingPlaneState:
         theta = self._level_point(program, state)
         state, cut = self._asked(program, state, theta)
         if not cut:  # feasible: the level is reached; the model's own point is the one to cut off
             state, cut = self._asked(program, state, program.loss.gradient(state.model.prediction))
         return self._modelled(program, state) if cut else replace(state, exhausted=True)
 
-    def _level_point(self, program: Program, state: CuttingPlaneState) -> Tensor:
+    def _level_point(self, program: Program[ConeGauge], state: CuttingPlaneState) -> Tensor:
         """The first of some points on the path of projections that reaches the level."""
         loss = program.loss
         level = state.dual + self.level * (state.model.value - state.dual)
@@ -89,9 +83,10 @@ class CuttingPlane(Method[CuttingPlaneState]):
                     return theta
         return loss.gradient(state.model.prediction)
 
-    def _asked(self, program: Program, state: CuttingPlaneState, theta: Tensor) -> tuple[CuttingPlaneState, bool]:
+    def _asked(
+        self, program: Program[ConeGauge], state: CuttingPlaneState, theta: Tensor
+    ) -> tuple[CuttingPlaneState, bool]:
         """The oracle at Θ: its cuts, and Θ scaled to be feasible, if that is the best so far."""
-        assert isinstance(program.gauge, ConeNuclear)
         slope = program.operator.adjoint(theta)
         polar = program.gauge.polar(slope, program.beta)
         tau = program.loss.dual_scale(theta, program.beta / max(float(polar.upper.max()), 1e-300))
@@ -102,13 +97,13 @@ class CuttingPlane(Method[CuttingPlaneState]):
         if gates.numel() == 0:
             return state, False
         new = Factors(u, torch.zeros_like(v), gates)
-        columns = torch.cat([state.columns, atom_columns(program.operator, u, gates)])
+        columns = torch.cat([state.columns, program.operator.second_layer_columns(u, gates)])
         keep = distinct(columns)
         if keep.numel() == state.cuts.n_neurons:
             return state, False
         return replace(state, cuts=Factors.join(state.cuts, new).select(keep), columns=columns[keep]), True
 
-    def _modelled(self, program: Program, state: CuttingPlaneState) -> CuttingPlaneState:
+    def _modelled(self, program: Program[ConeGauge], state: CuttingPlaneState) -> CuttingPlaneState:
         """The model's solution; where cuts are many, without those far from tight."""
         start = state.cuts.right if state.model.v.shape[0] else None
         model = best_second_layers(program.loss, program.beta, state.columns, start)
@@ -116,7 +111,7 @@ class CuttingPlane(Method[CuttingPlaneState]):
         most = max(_CUTS // program.operator.q, 50)
         if cuts.n_neurons <= most:
             return replace(state, cuts=cuts, model=model)
-        keep = torch.sort(torch.argsort(sizes(cuts), descending=True)[: most // 2]).values
+        keep = torch.sort(torch.argsort(cuts.sizes(), descending=True)[: most // 2]).values
         return replace(
             state, cuts=cuts.select(keep), columns=state.columns[keep], model=replace(model, v=model.v[keep])
         )
@@ -124,13 +119,13 @@ class CuttingPlane(Method[CuttingPlaneState]):
     def finished(self, state: CuttingPlaneState) -> bool:
         return state.exhausted
 
-    def point(self, program: Program, state: CuttingPlaneState) -> Point:
-        factors = balanced(state.cuts, _NEEDED)
+    def point(self, program: Program[ConeGauge], state: CuttingPlaneState) -> Point:
+        factors = state.cuts.balanced(_NEEDED)
         penalty = float(torch.linalg.vector_norm(state.cuts.right, dim=1).sum())
         return Point(state.model.prediction, penalty, lambda: factors)
 
 
-def _projected(program: Program, state: CuttingPlaneState, centre: Tensor) -> Tensor:
+def _projected(program: Program[ConeGauge], state: CuttingPlaneState, centre: Tensor) -> Tensor:
     """The point of the model next to ``centre``, in the metric of L*: the gradient at a group lasso's solution."""
     loss = program.loss
     moved: Loss = loss.with_data(-centre / loss.weight, loss.sample_weight)
@@ -138,8 +133,7 @@ def _projected(program: Program, state: CuttingPlaneState, centre: Tensor) -> Te
     return moved.gradient(found.prediction)
 
 
-def _unit(factors: Factors) -> Factors:
-    """First layers of unit length, the second ones taking up their lengths."""
-    length = torch.linalg.vector_norm(factors.left, dim=1, keepdim=True)
-    factors = Factors(factors.left / length.clamp_min(1e-300), factors.right * length, factors.gate)
-    return factors.select(length[:, 0] > math.ulp(0.0))
+def _cuts_of(factors: Factors) -> Factors:
+    """The neurons' own first layers, of unit length."""
+    alive = torch.linalg.vector_norm(factors.left, dim=1) > 0
+    return factors.select(alive).with_unit_left()

@@ -7,17 +7,14 @@ D_kΦa = σ(Φa) in the cone.  The function stays, the penalty grows; by how muc
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from provenet.certificates import network_certificate
-from provenet.cones import Cones
-from provenet.cones.values import split
-from provenet.gauges import ConeNuclear
-from provenet.problem import Problem
-from provenet.solvers.cones.faces import Region
-from provenet.solvers.cones.frank_wolfe import balanced, fully_corrected
+from provenet.cones import Region
+from provenet.problem import Problem, Program
+from provenet.solvers.cones.frank_wolfe import fully_corrected
 from provenet.solvers.neurons.place import place
 from provenet.solvers.solution import Solution
 from provenet.solvers.status import Status
@@ -36,14 +33,12 @@ def to_relu(solution: Solution, problem: Problem, tol: float = 1e-4, correct: bo
     began = time.perf_counter()
     gated = solution.problem
     _check_pair(gated, problem)
-    gauge = problem.program.gauge
-    assert isinstance(gauge, ConeNuclear)
-    assert gauge.region is not None
-    factors = decompose(gauge.region, solution.factors)
+    program: Program[Any] = problem.program
+    factors = decompose(program.gauge.region, solution.factors)
     if correct and factors.n_neurons * factors.right.shape[1] <= _UNKNOWNS:
-        before, after = place(problem.program, factors), fully_corrected(problem.program, factors, None)
+        before, after = place(program, factors), fully_corrected(program, factors, None)
         factors = min(before, after, key=lambda at: at.value).factors
-    factors = Factors(gauge.region.pulled_inside(factors.left, factors.gate), factors.right, factors.gate)
+    factors = program.gauge.inside(factors)
     certificate = network_certificate(problem, problem.network(factors), tol)
     status = Status.SOLVED if certificate.holds(tol) else Status.STALLED
     seconds = time.perf_counter() - began
@@ -52,26 +47,9 @@ def to_relu(solution: Solution, problem: Problem, tol: float = 1e-4, correct: bo
 
 def decompose(region: Region, factors: Factors) -> Factors:
     """Each neuron (u, v) as (a, v) and (b, −v) with a, b in its gate's cone; Σ uvᵀ of every gate stays."""
-    a, b = _cheapest(region, factors) if isinstance(region, Cones) else _shifted(region, factors)
+    a, b = region.split(factors.left, factors.gate)
     both = Factors.join(Factors(a, factors.right, factors.gate), Factors(b, -factors.right, factors.gate))
-    return balanced(both)
-
-
-def _cheapest(cones: Cones, factors: Factors) -> tuple[Tensor, Tensor]:
-    """min ‖a‖ + ‖b‖; where u, or −u, is in the cone already, it is one of them."""
-    _, _, a, b = split(cones.restrict(factors.gate), factors.left)
-    slack = cones.slack(factors.left, factors.gate)
-    inside, opposite = (slack >= 0).all(1, keepdim=True), (slack <= 0).all(1, keepdim=True)
-    zero = torch.zeros_like(a)
-    a = torch.where(inside, factors.left, torch.where(opposite, zero, a))
-    return a, torch.where(inside, zero, torch.where(opposite, -factors.left, b))
-
-
-def _shifted(region: Region, factors: Factors) -> tuple[Tensor, Tensor]:
-    """a = u + tg, b = tg along the gate's own vector g: feasible, and dear where the cone is narrow."""
-    g = region.inside[factors.gate]
-    a = region.pulled_inside(factors.left, factors.gate)
-    return a, ((a - factors.left) * g).sum(1, keepdim=True).clamp_min(0) / g.square().sum(1, keepdim=True) * g
+    return both.balanced()
 
 
 def _check_pair(gated: Problem, relu: Problem) -> None:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.cones import project
-from provenet.cones.projection import take
+from provenet.cones import Region, project
 from provenet.problem import Program
-from provenet.solvers.cones.faces import Region, feasible
+from provenet.solvers.cones.faces import feasible, walls_of
+from provenet.solvers.neurons.hessian import DenseModel
 from provenet.solvers.neurons.place import Place, gradient, place
 from provenet.variable import Factors
 
@@ -49,41 +49,25 @@ def _small(at: Place) -> bool:
 
 
 def _newton(program: Program, region: Region, at: Place) -> Place | None:
-    """The best of a few damped Newton steps; None where none descends."""
+    """The best of a few damped Newton steps, ``at`` itself where it is stationary; None where none descends."""
     factors, beta = at.factors, program.beta
-    N, p = factors.left.shape
-    q = factors.right.shape[1]
     slope = gradient(program, at)
-    on_face = _faces(region, factors.gate, beta * factors.left - slope[:, :p])
-    gates, which = torch.unique(factors.gate, return_inverse=True)
-    coupling = program.operator.restrict(gates).adjoint(program.loss.gradient(at.prediction))[which]  # (N, p, q)
-    columns = program.operator.jacobian(factors)
-    bent = program.loss.hessian_product(at.prediction, columns.flatten(0, 1)).flatten(1)
-    hessian = columns.flatten(0, 1).flatten(1) @ bent.T
-    hessian.diagonal().add_(beta)
-    blocks = hessian.view(N, p + q, N, p + q)
-    j = torch.arange(N)
-    blocks[j, :p, j, p:] += coupling
-    blocks[j, p:, j, :p] += coupling.mT
-    to_face = torch.zeros_like(slope)
-    to_face[:, :p] = torch.bmm(on_face, factors.left[:, :, None]).squeeze(2) - factors.left
-    there = slope + (hessian @ to_face.flatten()).view_as(slope)
-    there[:, :p] = torch.bmm(on_face, there[:, :p, None]).squeeze(2)
-    blocks[:, :p] = torch.einsum("jab,jbkc->jakc", on_face, blocks[:, :p])
-    blocks[:, :, :, :p] = torch.einsum("jakb,kbc->jakc", blocks[:, :, :, :p], on_face)
-    off_face = torch.eye(p, dtype=slope.dtype) - on_face
-    blocks[j, :p, j, :p] += beta * off_face
-    rounding = 1e-14 * float(hessian.diagonal().max())
+    pull = beta * factors.left - slope[:, : factors.left.shape[1]]
+    along, onto = walls_of(region, project(region.rows, region.signs[factors.gate], pull)).face(factors.left)
+    to_face = torch.cat([onto, torch.zeros_like(factors.right)], dim=1)
+    model = DenseModel(program, at)
+    there = slope + model.product(to_face, coupled=True)
     best = at
     for damping in _DAMPINGS:
         if deadline.over():
             break
-        damped = hessian.clone()
-        damped.diagonal().add_(damping * beta + rounding)
-        factor, failed = torch.linalg.cholesky_ex(damped)
-        if int(failed) != 0:
+        on_face = model.solve(there, damping * beta, coupled=True, face=along)
+        if on_face is None:
             continue
-        step = to_face - torch.cholesky_solve(there.reshape(-1, 1), factor).view_as(slope)
+        step = to_face + on_face
+        change = float((slope * step + 0.5 * step * model.product(step, coupled=True)).sum())
+        if abs(change) <= _FLAT * abs(at.value):
+            return at  # the model has no change in store that could be told from rounding
         for length in _LENGTHS:
             trial = _moved(program, region, factors, length * step)
             if trial.value < best.value:
@@ -108,15 +92,6 @@ def _inside(region: Region, gate: Tensor, u: Tensor) -> Tensor:
     again = feasible(region, point, gate).point  # the first is as accurate as u is long; it may be much shorter
     length, before = (torch.linalg.vector_norm(one, dim=1, keepdim=True) for one in (again, u))
     return torch.where(length > _DUST * before, again, 0.0)
-
-
-def _faces(region: Region, gate: Tensor, pull: Tensor) -> Tensor:
-    """The orthogonal projections (N, p, p) on the spaces of the faces that ``pull`` (N, p) projects on."""
-    held = project(region.rows, region.signs[gate], pull)
-    tight = take(region.rows, held.rows) * (held.multipliers > 0)[:, :, None]
-    _, sigma, Vh = torch.linalg.svd(tight, full_matrices=False)
-    normals = Vh * (sigma > 1e-10)[:, :, None]
-    return torch.eye(pull.shape[1], dtype=pull.dtype) - torch.bmm(normals.mT, normals)
 
 
 def _projected_gradient(program: Program, region: Region, at: Place, rate: float) -> tuple[Place | None, float]:

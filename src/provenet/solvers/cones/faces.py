@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from provenet.cones import Cones, ImplicitCones, project
+from provenet.cones import Region, project
 from provenet.cones.projection import Projection, take
 from provenet.variable import Factors
-
-Region = Cones | ImplicitCones
 
 _TIGHT = 1e-8  # of ‖u‖: a unit row with so little slack is a wall that u touches
 _SURE = 1e-9  # of ‖u‖: unit rows violated by more are no rounding

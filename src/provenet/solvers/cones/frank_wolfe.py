@@ -9,16 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import torch
-from torch import Tensor
 
 from provenet import deadline
-from provenet.gauges import ConeNuclear
+from provenet.gauges import ConeGauge
 from provenet.problem import Program
 from provenet.solvers.cones.face_newton import improved
-from provenet.solvers.cones.second_layers import atom_columns, best_second_layers, distinct
+from provenet.solvers.cones.second_layers import best_second_layers, distinct
 from provenet.solvers.loop import Method, Point
-from provenet.solvers.neurons.place import Place, place, sizes
+from provenet.solvers.needs import CONES
+from provenet.solvers.neurons.place import Place, place
 from provenet.variable import Factors
+from provenet.vectors import unit
 
 _VIOLATED = 1e-12  # a polar this close to β is no violation
 _NEEDED = 1e-6  # of the largest neuron: smaller ones go
@@ -44,24 +45,18 @@ class FrankWolfe(Method[FrankWolfeState]):
     improvements: int = 8
 
     name = "frank_wolfe"
+    needs = (CONES,)
     patience = 200
     max_steps = 2_000
 
-    def refuses(self, program: Program) -> str | None:
-        if isinstance(program.gauge, ConeNuclear) and program.gauge.region is not None:
-            return None
-        return "its oracle is cone-constrained PCA: it is for the programs of ReLU."
-
-    def init(self, program: Program, start: Factors | None) -> FrankWolfeState:
+    def init(self, program: Program[ConeGauge], start: Factors | None) -> FrankWolfeState:
         op = program.operator
         factors = Factors.empty(op.p, op.q, op.space) if start is None else start
         return FrankWolfeState(place(program, factors))
 
-    def step(self, program: Program, state: FrankWolfeState) -> FrankWolfeState:
-        assert isinstance(program.gauge, ConeNuclear)
+    def step(self, program: Program[ConeGauge], state: FrankWolfeState) -> FrankWolfeState:
         region = program.gauge.region
-        assert region is not None
-        offered = self._offers(program, program.gauge, state.place)
+        offered = self._offers(program, state.place)
         if offered is None:
             return replace(state, exhausted=True)
         there = fully_corrected(program, state.place.factors, offered)
@@ -73,10 +68,10 @@ class FrankWolfe(Method[FrankWolfeState]):
         idle = 0 if final.value < state.place.value else state.idle + 1
         return FrankWolfeState(final, exhausted=idle >= _IDLE, idle=idle)
 
-    def _offers(self, program: Program, gauge: ConeNuclear, at: Place) -> Factors | None:
+    def _offers(self, program: Program[ConeGauge], at: Place) -> Factors | None:
         """The neurons (unit u, v) of the gates most violated; None where none is."""
         slope = program.operator.adjoint(program.loss.gradient(at.prediction))
-        gates, u, v = gauge.violated(-slope, program.beta * (1 + _VIOLATED))
+        gates, u, v = program.gauge.violated(-slope, program.beta * (1 + _VIOLATED))
         if gates.numel() == 0:
             return None
         most = min(self.atoms, max(_UNKNOWNS // program.operator.q - at.factors.n_neurons, 8))
@@ -85,53 +80,39 @@ class FrankWolfe(Method[FrankWolfeState]):
     def finished(self, state: FrankWolfeState) -> bool:
         return state.exhausted
 
-    def point(self, program: Program, state: FrankWolfeState) -> Point:
+    def point(self, program: Program[ConeGauge], state: FrankWolfeState) -> Point:
         factors = state.place.factors
         return Point(state.place.prediction, float(factors.penalty()), lambda: factors)
 
 
-def fully_corrected(program: Program, old: Factors, new: Factors | None) -> Place:
+def fully_corrected(program: Program[ConeGauge], old: Factors, new: Factors | None) -> Place:
     """The best second layers for the first layers of both, without the neurons that are not needed; ``old`` as they are
     where there is no time left."""
     if (old.n_neurons == 0 and new is None) or deadline.over():
         return place(program, old)
-    length = torch.linalg.vector_norm(old.left, dim=1, keepdim=True)
-    unit = Factors(old.left / length.clamp_min(1e-300), old.right * length, old.gate)
-    both = unit if new is None else Factors.join(unit, Factors(new.left, torch.zeros_like(new.right), new.gate))
-    columns = atom_columns(program.operator, both.left, both.gate)
+    both = old.with_unit_left()
+    if new is not None:
+        both = Factors.join(both, Factors(new.left, torch.zeros_like(new.right), new.gate))
+    columns = program.operator.second_layer_columns(both.left, both.gate)
     keep = distinct(columns)
     both = both.select(keep)
     start = both.right if old.n_neurons else None
     found = best_second_layers(program.loss, program.beta, columns[keep], start)
-    return place(program, balanced(Factors(both.left, found.v, both.gate), _NEEDED))
-
-
-def balanced(factors: Factors, needed: float = 0.0) -> Factors:
-    """Both layers of a neuron of one length, without neurons smaller than ``needed`` of the largest."""
-    size = sizes(factors)
-    factors = factors.select(size > needed * size.max() if size.numel() else size > 0)
-    left = torch.linalg.vector_norm(factors.left, dim=1, keepdim=True)
-    right = torch.linalg.vector_norm(factors.right, dim=1, keepdim=True)
-    ratio = (right / left).sqrt()
-    return Factors(factors.left * ratio, factors.right / ratio, factors.gate)
+    return place(program, Factors(both.left, found.v, both.gate).balanced(_NEEDED))
 
 
 def merge(factors: Factors) -> Factors:
     """Neurons of one gate whose directions nearly agree become one: sums of u stay in their cone."""
     if factors.n_neurons < 2:
         return factors
-    size = sizes(factors)
-    u, v = _unit(factors.left), _unit(factors.right)
+    size = factors.sizes()
+    u, v = unit(factors.left), unit(factors.right)
     close = (u @ u.T > 1 - _CLOSE) & (v @ v.T > 1 - 10 * _CLOSE) & (factors.gate[:, None] == factors.gate)
     leader = torch.where(close & (size >= size[:, None]), size, 0.0).argmax(1)  # the largest close by
     leader = leader[leader]
     u_sum = torch.zeros_like(u).index_add_(0, leader, u * size[:, None])
-    direction = _unit(u_sum)
+    direction = unit(u_sum)
     pull = (u * direction[leader]).sum(1, keepdim=True) * size[:, None] * v
     v_sum = torch.zeros_like(v).index_add_(0, leader, pull)
     heads = torch.unique(leader)
-    return balanced(Factors(direction[heads], v_sum[heads], factors.gate[heads]))
-
-
-def _unit(vectors: Tensor) -> Tensor:
-    return vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(1e-300)
+    return Factors(direction[heads], v_sum[heads], factors.gate[heads]).balanced()

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
+from provenet.cones import Region
 from provenet.problem import Program
-from provenet.solvers.cones.faces import Region, Walls, descent, feasible, walls_of
+from provenet.solvers.cones.faces import Walls, descent, feasible, walls_of
 from provenet.solvers.neurons.hessian import DenseModel, Model, ProductModel
 from provenet.solvers.neurons.newton import NewtonSettings
 from provenet.solvers.neurons.place import Place, gradient, place

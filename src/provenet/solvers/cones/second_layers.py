@@ -16,7 +16,6 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.losses import Loss
-from provenet.operators import Operator
 
 _STEPS = 200
 _SMALLEST = 1e-11  # δ at the end, of the mean ‖v_j‖
@@ -32,11 +31,6 @@ class SecondLayers:
     v: Tensor
     prediction: Tensor
     value: float
-
-
-def atom_columns(operator: Operator, left: Tensor, gate: Tensor) -> Tensor:
-    """A(a_j e_bᵀ) for unit vectors e_b, (N, q, n, …, c)."""
-    return operator.second_layer_columns(left, gate)
 
 
 def distinct(columns: Tensor, same: float = 1e-13) -> Tensor:

@@ -6,18 +6,19 @@ Interior points leave a dust of tiny neurons, and spread one neuron over all the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from provenet import deadline
 from provenet.certificates import duality_gap
-from provenet.gauges import ConeColumns, ConeNuclear
+from provenet.gauges import ConeGauge
 from provenet.problem import Program
 from provenet.solvers.cones.face_newton import improved
 from provenet.solvers.cones.frank_wolfe import fully_corrected
-from provenet.solvers.cones.second_layers import atom_columns
+from provenet.solvers.needs import CONES
 from provenet.variable import Factors
+from provenet.vectors import unit
 
 _DUST = (1e-3, 1e-5, 1e-7)  # of the largest neuron
 _CLOSE = (1e-3, 1e-5, 1e-7, 1e-9)  # 1 − cos of the angle at which two neurons' outputs count as one
@@ -27,9 +28,9 @@ _MOST_UNKNOWNS = 1500  # of neurons trained anew
 _MOST_NUMBERS = 2**25  # in the outputs of all neurons
 
 
-def tidied(program: Program, factors: Factors, tol: float) -> Factors:
+def tidied(program: Program[Any], factors: Factors, tol: float) -> Factors:
     """The first of several selections with a gap of at most ``tol``; all neurons, where none has."""
-    ways = (_without_dust, _merged) if _is_cone_program(program) else (_without_dust,)
+    ways = (_without_dust, _merged) if CONES.of(program) else (_without_dust,)
     for fewer_of in ways:
         for fewer in fewer_of(program, factors):
             if fewer.n_neurons < factors.n_neurons and _proves(program, fewer, factors, tol):
@@ -38,10 +39,6 @@ def tidied(program: Program, factors: Factors, tol: float) -> Factors:
             if deadline.over():
                 break
     return factors
-
-
-def _is_cone_program(program: Program) -> bool:
-    return isinstance(program.gauge, ConeNuclear) and not isinstance(program.gauge, ConeColumns)
 
 
 def _proves(program: Program, fewer: Factors, factors: Factors, tol: float) -> bool:
@@ -54,23 +51,22 @@ def _proves(program: Program, fewer: Factors, factors: Factors, tol: float) -> b
 
 
 def _without_dust(program: Program, factors: Factors) -> Iterator[Factors]:
-    size = _lengths(factors.left) * _lengths(factors.right)
+    size = factors.sizes()
     for share in _DUST:
         yield factors.select(size > share * size.max() if size.numel() else size > 0)
 
 
-def _merged(program: Program, factors: Factors) -> Iterator[Factors]:
+def _merged(program: Program[ConeGauge], factors: Factors) -> Iterator[Factors]:
     """ReLU neurons that do nearly the same, whatever their cones, as the largest of them; what is left is trained anew
     by the steps of Frank–Wolfe."""
-    factors = factors.select((_lengths(factors.left) > 0) & (_lengths(factors.right) > 0))
+    factors = factors.select(factors.sizes() > 0)
     N, q = factors.right.shape
     if N < 2 or N * q > _MOST_UNKNOWNS or N * q * program.loss.target.numel() > _MOST_NUMBERS:
         return
-    outputs = atom_columns(program.operator, factors.left, factors.gate).flatten(1)
-    outputs = outputs / _lengths(outputs).clamp_min(1e-300)[:, None]
-    order = torch.argsort(_lengths(factors.left) * _lengths(factors.right), descending=True)
+    outputs = unit(program.operator.second_layer_columns(factors.left, factors.gate).flatten(1))
+    order = torch.argsort(factors.sizes(), descending=True)
     cosine = (outputs @ outputs.T)[order][:, order]
-    region = program.gauge.region  # type: ignore[attr-defined]
+    region = program.gauge.region
     for close in _CLOSE:
         largest = (cosine >= 1 - close).to(torch.int8).argmax(1)  # the first of those close by
         heads = torch.unique(largest)
@@ -78,7 +74,3 @@ def _merged(program: Program, factors: Factors) -> Iterator[Factors]:
         if few.factors.left.numel() + few.factors.right.numel() <= _MOST_UNKNOWNS:
             few = fully_corrected(program, improved(program, region, few, _STEPS).factors, None)
         yield few.factors
-
-
-def _lengths(vectors: Tensor) -> Tensor:
-    return torch.linalg.vector_norm(vectors, dim=1)

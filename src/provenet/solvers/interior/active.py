@@ -37,12 +37,12 @@ class ActiveIPM(Method[WorkingSetState]):
     inner: IPM = field(default_factory=lambda: IPM(max_unknowns=2500))
 
     name = "active_ipm"
+    needs = IPM.needs
     patience = 40
     max_steps = 400
 
-    def refuses(self, program: Program) -> str | None:
-        one_gate = program.restrict(torch.zeros(1, dtype=torch.long))
-        return self.inner.refuses(one_gate)
+    def declines(self, program: Program) -> str | None:
+        return self.inner.declines(program.restrict(torch.zeros(1, dtype=torch.long)))
 
     def memory(self, program: Program) -> int:
         return 0  # gates join only while the inner method has room

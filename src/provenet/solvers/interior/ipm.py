@@ -17,16 +17,15 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from provenet.gauges import NuclearNorm
-from provenet.losses import Squared
-from provenet.operators import MLPOperator, Operator
+from provenet.operators import Operator
 from provenet.problem import Program
 from provenet.solvers.interior.blocks import LinAlgError
 from provenet.solvers.interior.newton import Centre, advance
 from provenet.solvers.interior.rows import Fit, block_size, prepare
 from provenet.solvers.interior.start import cold_centre, warm_centre
 from provenet.solvers.loop import Method, Point
-from provenet.variable import Factors
+from provenet.solvers.needs import DOUBLE, GATED_ROWS, NUCLEAR, SQUARED
+from provenet.variable import Factors, factorise
 
 
 @dataclass(frozen=True)
@@ -44,21 +43,13 @@ class IPM(Method[IPMState]):
     max_unknowns: int = 4000
 
     name = "ipm"
+    needs = (SQUARED, NUCLEAR, GATED_ROWS, DOUBLE)
     check_every = 1
     patience = 15
     max_steps = 200
 
-    def refuses(self, program: Program) -> str | None:
-        op = program.operator
-        if not isinstance(program.loss, Squared):
-            return f"the interior point needs the squared loss, not '{program.loss.name}'."
-        if not isinstance(program.gauge, NuclearNorm):
-            return f"the interior point needs the nuclear norm, not {type(program.gauge).__name__}."
-        if not isinstance(op, MLPOperator):
-            return f"the interior point does not know the rows of {type(op).__name__}."
-        if op.dtype != torch.float64:
-            return "the interior point works in float64 only."
-        unknowns = unknowns_of(op)
+    def declines(self, program: Program) -> str | None:
+        unknowns = unknowns_of(program.operator)
         if unknowns > self.max_unknowns:
             return f"the interior point would have {unknowns} unknowns, more than max_unknowns={self.max_unknowns}."
         return None
@@ -113,7 +104,7 @@ def _settled(program: Program, fit: Fit, centre: Centre) -> Factors:
     At small β the weights are large and cancel: their last digit matters to the residual W.  The correction goes
     into the layer whose partner spans all directions of a block.
     """
-    factors = program.gauge.factorise(centre.stack)
+    factors = factorise(centre.stack)
     left, right = factors.left, factors.right
     excess = fit.residual(program.operator.forward_factors(factors)) - centre.W
     change = centre.response(excess)[factors.gate]  # (N, p, q)

@@ -5,7 +5,7 @@ a small matrix G_k (P, m, m): m = p multiplies features, m = 1 multiplies the ga
 
 `DenseRows`: M as an array.  Where n > P·p it is replaced by the triangle of its QR factorisation: a rotation
 of the samples changes nothing in a sum of squares, and the part of the targets outside the range of M is a constant.
-`GatedRows`: nothing of size n·P·p, only the operator and its kernel (XXᵀ) ∘ (D diag(t) Dᵀ).
+`KernelRows`: nothing of size n·P·p, only the operator and its kernel (XXᵀ) ∘ (D diag(t) Dᵀ).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from provenet.operators import MLPOperator, Operator
+from provenet.operators import GatedRows, Operator
 from provenet.problem import Program
 from provenet.variable import Stack
 
@@ -78,15 +78,17 @@ class DenseRows:
 
 
 @dataclass(frozen=True)
-class GatedRows:
-    """One output, m = 1: the operator itself.  root (n, 1): √w.  gram: √w XXᵀ √w.  g (P,): the scale of each gate."""
+class KernelRows:
+    """One output, m = 1: the operator itself, and the rows and gates it is made of.  root (n, 1): √w.  gram: √w XXᵀ √w.
+    g (P,): the scale of each gate."""
 
-    operator: MLPOperator
+    operator: Operator
+    gated: GatedRows
     root: Tensor
     gram: Tensor
     g: Tensor
 
-    def scaled(self, G: Tensor) -> GatedRows:
+    def scaled(self, G: Tensor) -> KernelRows:
         return replace(self, g=G[:, 0, 0])
 
     def forward(self, stack: Stack) -> Tensor:
@@ -96,12 +98,12 @@ class GatedRows:
         return self.operator.adjoint(self.root * residual) * self.g[:, None, None]
 
     def kernel(self, weight: Tensor) -> Tensor:
-        D = self.operator.pattern * (weight[:, 0].sqrt() * self.g)
+        D = self.gated.pattern * (weight[:, 0].sqrt() * self.g)
         return (D @ D.T).mul_(self.gram)
 
     def slopes(self, a: Stack) -> Tensor:
-        hidden = (a[:, :, 0] * self.g[:, None]) @ self.operator.X.T  # (P, n)
-        return hidden.mul_(self.operator.pattern.T).mul_(self.root[:, 0])[None]
+        hidden = (a[:, :, 0] * self.g[:, None]) @ self.gated.X.T  # (P, n)
+        return hidden.mul_(self.gated.pattern.T).mul_(self.root[:, 0])[None]
 
 
 @dataclass(frozen=True)
@@ -132,16 +134,16 @@ def block_size(operator: Operator) -> int:
 
 def prepare(program: Program, left: bool = False) -> Fit:
     """``left``: in the left form, for one output too."""
-    op = program.operator
-    assert isinstance(op, MLPOperator)
+    op, gated = program.operator, program.operator.gated_rows
+    assert gated is not None
     root = program.loss.sample_weight.sqrt()[:, None]
-    X, target = root * op.X, root * program.loss.target
+    X, target = root * gated.X, root * program.loss.target
     size = op.n_gates * op.p
-    if op.q == 1 and op.n <= size and not left:
-        return Fit(GatedRows(op, root, X @ X.T, X.new_ones(op.n_gates)), target, root, None)
-    columns = (op.pattern.T[:, None, :] * X.T).contiguous()  # (P, p, n)
+    if op.q == 1 and len(X) <= size and not left:
+        return Fit(KernelRows(op, gated, root, X @ X.T, X.new_ones(op.n_gates)), target, root, None)
+    columns = (gated.pattern.T[:, None, :] * X.T).contiguous()  # (P, p, n)
     rotation = None
-    if op.n > size:
+    if len(X) > size:
         rotation, triangle = torch.linalg.qr(columns.view(size, -1).T)
         columns, target = triangle.T.reshape(op.n_gates, op.p, size), rotation.T @ target
     return Fit(DenseRows(columns, op.p if left else block_size(op)), target, root, rotation)

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.problem import Program
-from provenet.solvers.neurons.place import Place, place, sizes
+from provenet.solvers.neurons.place import Place, place
 from provenet.variable import Factors
 
 _STEPS = 6
@@ -24,10 +24,10 @@ _COLUMN_NUMBERS = 2**22  # predictions of all neurons, each its own: beyond, a p
 def best_amplitudes(program: Program, at: Place) -> Place:
     """``at`` with its neurons rescaled, by a few Newton steps, and without those that vanish; never a larger
     objective.  Where there are too many predictions to keep, ``at`` as it is."""
-    factors = at.factors.select(sizes(at.factors) > 0)
+    factors = at.factors.select(at.factors.sizes() > 0)
     if factors.n_neurons == 0 or factors.n_neurons * at.prediction.numel() > _COLUMN_NUMBERS:
         return at
-    size = sizes(factors)
+    size = factors.sizes()
     alone = [factors.select(slice(j, j + 1)) for j in range(factors.n_neurons)]
     columns = torch.stack([program.operator.forward_factors(neuron) for neuron in alone])
     columns /= size.view(-1, *([1] * (columns.ndim - 1)))

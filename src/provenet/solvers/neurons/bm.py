@@ -12,10 +12,10 @@ import math
 from dataclasses import dataclass, field, replace
 
 from provenet.certificates import Gap
-from provenet.gauges import GroupNorm, NuclearNorm
 from provenet.polar import is_large
 from provenet.problem import Program, Units
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.needs import NUCLEAR
 from provenet.solvers.neurons.amplitudes import best_amplitudes
 from provenet.solvers.neurons.escape import escape
 from provenet.solvers.neurons.newton import Damping, NewtonSettings, newton_step
@@ -57,6 +57,7 @@ class BM(Method[BMState]):
     newton: NewtonSettings = field(default_factory=NewtonSettings)
 
     name = family = "bm"
+    needs = (NUCLEAR,)
     patience = 300
     max_steps = 2_000
 
@@ -65,12 +66,6 @@ class BM(Method[BMState]):
 
     def in_units(self, units: Units) -> BM:
         return replace(self, spread=self.spread / units.z**0.5)
-
-    def refuses(self, program: Program) -> str | None:
-        vectors = isinstance(program.gauge, GroupNorm) and min(program.operator.p, program.operator.q) == 1
-        if isinstance(program.gauge, NuclearNorm) or vectors:
-            return None
-        return "weight decay on the factors is the nuclear norm, and the gauge is another."
 
     def memory(self, program: Program) -> int:
         # factors and predictions of the candidates of a step; the stack is never formed where it is large

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from provenet.problem import Program
-from provenet.solvers.neurons.place import Groups, Place, gradient, place, shifted
+from provenet.solvers.neurons.place import Place, gradient, place, shifted
+from provenet.variable import ByGate
 
 _BACKTRACKS = 60
 
@@ -73,7 +74,7 @@ class Preconditioned:
         factors, p = at.factors, at.factors.left.shape[1]
         slope = gradient(program, at)
         damping = (float(torch.linalg.vector_norm(slope)) / self.lipschitz) ** 2
-        groups = Groups(factors.gate)
+        groups = ByGate(factors.gate)
         direction = torch.cat(
             [
                 _precondition(groups, slope[:, :p], factors.right, damping),
@@ -91,7 +92,7 @@ class Preconditioned:
         return at, self
 
 
-def _precondition(groups: Groups, slope: Tensor, partner: Tensor, damping: float) -> Tensor:
+def _precondition(groups: ByGate, slope: Tensor, partner: Tensor, damping: float) -> Tensor:
     """(V_kᵀV_k + εI)⁻¹ on the neurons' gradients (N, w), for the other layer's weights V_k."""
     other = groups.gather(partner)
     gram = torch.bmm(other, other.transpose(1, 2))

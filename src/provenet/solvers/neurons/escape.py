@@ -9,8 +9,8 @@ from torch import Tensor
 
 from provenet.polar import is_large, products_of, top_pairs
 from provenet.problem import Program
-from provenet.solvers.neurons.place import Groups, Place, place
-from provenet.variable import Factors
+from provenet.solvers.neurons.place import Place, place
+from provenet.variable import ByGate, Factors
 
 _SLACK = 1e-12  # a polar this close to β is no violation
 _BISECTIONS = 60
@@ -35,7 +35,7 @@ def escape(program: Program, at: Place, most: int) -> Place | None:
     if wanted.numel() == 0:
         return None
     wanted = wanted[torch.argsort(sigma[wanted], descending=True)]
-    rank = _rank_in_gate(gate[wanted])
+    rank = ByGate(gate[wanted]).slot
     wanted = wanted[rank < math.ceil(most / int(rank.eq(0).sum()))][:most]
     size = (sigma[wanted] - program.beta).sqrt()[:, None]
     atoms = Factors(-left[wanted] * size, right[wanted] * size, gate[wanted])
@@ -76,7 +76,7 @@ class _Beyond:
     """Projections (I − P_U), (I − P_V) of rows, each by its gate."""
 
     def __init__(self, factors: Factors):
-        self._groups = Groups(factors.gate) if factors.n_neurons else None
+        self._groups = ByGate(factors.gate) if factors.n_neurons else None
         if self._groups is not None:
             self._left, self._right = (_basis(self._groups.gather(side)) for side in (factors.left, factors.right))
 
@@ -101,15 +101,6 @@ def _basis(rows: Tensor) -> Tensor:
     """Orthonormal rows with the span of the rows (gates, width, p), zero where the rank is less than the width."""
     _, sigma, basis = torch.linalg.svd(rows, full_matrices=False)
     return basis * (sigma > 1e-12 * sigma[:, :1]).unsqueeze(2)
-
-
-def _rank_in_gate(gate: Tensor) -> Tensor:
-    """How many before each have the same gate."""
-    order = torch.argsort(gate, stable=True)
-    _, count = torch.unique(gate, return_counts=True)
-    rank = torch.empty_like(gate)
-    rank[order] = torch.arange(len(gate)) - torch.repeat_interleave(torch.cumsum(count, 0) - count, count)
-    return rank
 
 
 def line_search(program: Program, prediction: Tensor, change: Tensor, penalty: float) -> float:

@@ -48,6 +48,7 @@ class FirstOrderBM(Method[FirstOrderState]):
     finish: BM | None = field(default_factory=BM)
 
     name = "first_order_bm"
+    needs = BM.needs
     check_every = 10
 
     def __post_init__(self) -> None:
@@ -70,9 +71,6 @@ class FirstOrderBM(Method[FirstOrderState]):
         finish = None if self.finish is None else self.finish.in_units(units)
         rate = self.learning_rate * units.value / units.z
         return replace(self, spread=self.spread / units.z**0.5, learning_rate=rate, finish=finish)
-
-    def refuses(self, program: Program) -> str | None:
-        return BM().refuses(program)
 
     def memory(self, program: Program) -> int:
         return BM(rank=self._rank(program)).memory(program)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from provenet.problem import Program
 from provenet.solvers.neurons.hessian import DenseModel, Model, ProductModel
-from provenet.solvers.neurons.place import Place, compress, gradient, place, shifted, sizes
+from provenet.solvers.neurons.place import Place, compress, gradient, place, shifted
 from provenet.variable import Factors
 
 _TRIES = 20  # dampings tried in one step
@@ -142,7 +142,7 @@ def _candidates(program: Program, factors: Factors, step: Tensor) -> list[Place]
     plain = shifted(factors, step)
     cross = Factors(-step[:, :p], step[:, p:], factors.gate)
     everywhere = torch.ones_like(factors.gate, dtype=torch.bool)
-    little = sizes(cross) < _LITTLE * sizes(factors)
+    little = cross.sizes() < _LITTLE * factors.sizes()
     growth = _ratio(factors.left, step[:, :p]) + _ratio(factors.right, step[:, p:])
     alive = growth > -1
     choices = [(everywhere, ~everywhere), (everywhere, everywhere), (everywhere, little)]

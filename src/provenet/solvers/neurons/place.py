@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from provenet.problem import Program
-from provenet.variable import Factors
+from provenet.variable import ByGate, Factors
 
 
 @dataclass(frozen=True)
@@ -48,26 +48,6 @@ def gaussian(program: Program, rank: int, spread: float, seed: int) -> Factors:
     return Factors(weights[:, : op.p].contiguous(), weights[:, op.p :].contiguous(), gate)
 
 
-class Groups:
-    """Neurons gathered by gate, padded with zeros to the widest: rows (N, w) ↔ blocks (gates, width, w)."""
-
-    def __init__(self, gate: Tensor):
-        self.names, self.group, width = torch.unique(gate, return_inverse=True, return_counts=True)
-        self.width = int(width.max()) if gate.numel() else 0
-        order = torch.argsort(self.group, stable=True)
-        first = torch.cumsum(width, 0) - width
-        self.slot = torch.empty_like(self.group)
-        self.slot[order] = torch.arange(gate.numel()) - first[self.group[order]]
-
-    def gather(self, rows: Tensor) -> Tensor:
-        blocks = rows.new_zeros(self.names.numel(), self.width, rows.shape[1])
-        blocks[self.group, self.slot] = rows
-        return blocks
-
-    def scatter(self, blocks: Tensor) -> Tensor:
-        return blocks[self.group, self.slot]
-
-
 def compress(factors: Factors, floor: float = 1e-12) -> Factors:
     """The cheapest neurons with the same U_kV_kᵀ: an SVD a gate, √σ into each layer.
 
@@ -76,7 +56,7 @@ def compress(factors: Factors, floor: float = 1e-12) -> Factors:
     """
     if factors.n_neurons == 0:
         return factors
-    groups = Groups(factors.gate)
+    groups = ByGate(factors.gate)
     Q_left, R_left = torch.linalg.qr(groups.gather(factors.left).transpose(1, 2))
     Q_right, R_right = torch.linalg.qr(groups.gather(factors.right).transpose(1, 2))
     U, sigma, Vh = torch.linalg.svd(R_left @ R_right.transpose(1, 2), full_matrices=False)
@@ -84,8 +64,3 @@ def compress(factors: Factors, floor: float = 1e-12) -> Factors:
     block, rank = torch.nonzero(sigma > sigma.max() * floor, as_tuple=True)
     root = sigma[block, rank].sqrt()[:, None]
     return Factors(left[block, :, rank] * root, right[block, :, rank] * root, groups.names[block])
-
-
-def sizes(factors: Factors) -> Tensor:
-    """‖u_j‖‖v_j‖, (N,)."""
-    return torch.linalg.vector_norm(factors.left, dim=1) * torch.linalg.vector_norm(factors.right, dim=1)

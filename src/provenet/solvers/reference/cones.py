@@ -18,14 +18,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provenet.cones import Cones, project
+from provenet.cones import Table, project
 from provenet.cones.facets import facets
-from provenet.gauges import ConeNuclear
+from provenet.gauges import ConeGauge
 from provenet.problem import Program
 from provenet.solvers.cones.face_newton import improved
 from provenet.solvers.cones.frank_wolfe import fully_corrected, merge
 from provenet.solvers.interior.copositive.rounding import neurons as neurons_of
 from provenet.solvers.interior.copositive.walls import TIGHT_FACETS, Walls
+from provenet.solvers.needs import TABLE
 from provenet.solvers.neurons.place import place
 from provenet.variable import Factors
 
@@ -37,12 +38,11 @@ Posed = tuple[list[Any], list[Any], list[Any], Callable[[], Factors]]
 """Blocks Z_k, their gauges, the constraints, and how to read the neurons off a solution."""
 
 
-def refuses_cones(program: Program) -> str | None:
+def refuses_cones(program: Program[ConeGauge[Table]]) -> str | None:
     """Why the ReLU program cannot be written exactly; None if it can."""
-    assert isinstance(program.gauge, ConeNuclear)
-    if not isinstance(program.gauge.cones, Cones):
-        return "its cones are no table of rows."
-    if program.operator.q > 1 and not _written(program.gauge.cones):
+    if (reason := TABLE.unmet(program)) is not None:
+        return reason
+    if program.operator.q > 1 and not _written(program.gauge.region):
         return (
             f"with {program.operator.q} outputs the cone-nuclear norm is written exactly in the plane, and where "
             f"no cone has more than four rows that are not redundant; the data have rank {program.operator.p}, and "
@@ -51,21 +51,19 @@ def refuses_cones(program: Program) -> str | None:
     return None
 
 
-def _written(cones: Cones) -> bool:
+def _written(cones: Table) -> bool:
     """Whether the semidefinite program is the cone-nuclear norm itself."""
     if cones.rows.shape[1] <= 2 or cones.rows.shape[0] <= TIGHT_FACETS:
         return True
     return len(cones.signs) <= _HULLS and Walls.of(cones).tight
 
 
-def pose(cp: Any, program: Program) -> Posed:
+def pose(cp: Any, program: Program[ConeGauge[Table]]) -> Posed:
     """The program's blocks in CVXPY's terms."""
-    assert isinstance(program.gauge, ConeNuclear)
-    assert isinstance(program.gauge.cones, Cones)
-    return (_one_output if program.operator.q == 1 else _several_outputs)(cp, program, program.gauge.cones)
+    return (_one_output if program.operator.q == 1 else _several_outputs)(cp, program, program.gauge.region)
 
 
-def _one_output(cp: Any, program: Program, cones: Cones) -> Posed:
+def _one_output(cp: Any, program: Program[ConeGauge[Table]], cones: Table) -> Posed:
     P, p, _ = program.operator.stack_shape
     up, down = ([cp.Variable((p, 1)) for _ in range(P)] for _ in range(2))
     rows = [_rows(cones, k) for k in range(P)]
@@ -87,7 +85,7 @@ def _one_output(cp: Any, program: Program, cones: Cones) -> Posed:
     return blocks, norms, constraints, neurons
 
 
-def _several_outputs(cp: Any, program: Program, cones: Cones) -> Posed:
+def _several_outputs(cp: Any, program: Program[ConeGauge[Table]], cones: Table) -> Posed:
     P, p, q = program.operator.stack_shape
     whole = [cp.Variable((p + q, p + q), PSD=True) for _ in range(P)]
     rows = [_facets(cones, k) for k in range(P)]
@@ -104,7 +102,7 @@ def _several_outputs(cp: Any, program: Program, cones: Cones) -> Posed:
     return blocks, norms, constraints, neurons
 
 
-def _read_off(program: Program, cones: Cones, U: Tensor) -> Factors:
+def _read_off(program: Program[ConeGauge[Table]], cones: Table, U: Tensor) -> Factors:
     """Neurons next to those of Σ uuᵀ = U_k (P, p, p), with the best second layers, then improved within their cones."""
     value, vectors = torch.linalg.eigh(U)
     root = vectors * value.clamp_min(0).sqrt()[:, None, :]
@@ -119,13 +117,13 @@ def _read_off(program: Program, cones: Cones, U: Tensor) -> Factors:
     return fully_corrected(program, there.factors, None).factors
 
 
-def _rows(cones: Cones, k: int) -> np.ndarray:
+def _rows(cones: Table, k: int) -> np.ndarray:
     """K_k without its rows of zeros."""
     K = cones.rows * cones.signs[k][:, None]
     return K[torch.linalg.vector_norm(cones.rows, dim=1) > 0].numpy()
 
 
-def _facets(cones: Cones, k: int) -> np.ndarray:
+def _facets(cones: Table, k: int) -> np.ndarray:
     K = _rows(cones, k)
     return K[:1] if K.shape[1] == 1 else K[facets(K, cones.inside[k].numpy())]
 
@@ -142,11 +140,4 @@ def _split(whole: np.ndarray, K: np.ndarray, gate: int) -> Factors:
         L[1 - big, 1 - big] = np.sqrt(L[1 - big, 1 - big] ** 2 - L[1 - big, big] ** 2)
     first = torch.from_numpy(np.linalg.solve(K, L))  # (p, p): a_i in its columns
     second = torch.linalg.pinv(first, rtol=1e-13) @ torch.from_numpy(Z)
-    return _balanced(first.T, second, gate)
-
-
-def _balanced(first: Tensor, second: Tensor, gate: int) -> Factors:
-    lengths = torch.linalg.vector_norm(first, dim=1), torch.linalg.vector_norm(second, dim=1)
-    keep = (lengths[0] > 0) & (lengths[1] > 0)
-    ratio = (lengths[1][keep] / lengths[0][keep]).sqrt()[:, None]
-    return Factors(first[keep] * ratio, second[keep] / ratio, torch.full((int(keep.sum()),), gate))
+    return Factors(first.T, second, torch.full((p,), gate)).balanced()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.gauges import ConeNuclear, Gauge, GroupNorm, LineNorm, NuclearNorm
+from provenet.gauges import ConeGauge, Gauge, LineNorm, NuclearNorm, ProxGauge
 from provenet.losses import Loss
 from provenet.operators import Operator
 from provenet.problem import Program
@@ -45,12 +45,12 @@ class CVX(Method[CVXState]):
 
     name = "cvx"
 
-    def refuses(self, program: Program) -> str | None:
+    def declines(self, program: Program[Any]) -> str | None:
         if program.loss.name not in _LOSSES:
             return f"loss {program.loss.name!r} is not written for CVXPY."
-        if not isinstance(program.gauge, (NuclearNorm, GroupNorm, ConeNuclear, LineNorm)):
+        if not isinstance(program.gauge, (NuclearNorm, ConeGauge, LineNorm)):
             return f"gauge {type(program.gauge).__name__} is not written for CVXPY."
-        if isinstance(program.gauge, ConeNuclear) and (reason := refuses_cones(program)) is not None:
+        if isinstance(program.gauge, ConeGauge) and (reason := refuses_cones(program)) is not None:
             return reason
         entries = float(np.prod(program.operator.output_shape)) * float(np.prod(program.operator.stack_shape))
         if entries > _MAX_ENTRIES:
@@ -59,17 +59,17 @@ class CVX(Method[CVXState]):
             )
         return None
 
-    def init(self, program: Program, start: Factors | None) -> CVXState:
+    def init(self, program: Program[Any], start: Factors | None) -> CVXState:
         _cvxpy()  # say that it is missing before anything else
         op = program.operator
         given = Factors.empty(op.p, op.q, op.space) if start is None else start
-        if isinstance(program.gauge, ConeNuclear):
+        if isinstance(program.gauge, ConeGauge):
             return CVXState(_of_neurons(program, given), done=False)
         return CVXState(_of_stack(program, given.stack(op.n_gates)), done=False)
 
-    def step(self, program: Program, state: CVXState) -> CVXState:
+    def step(self, program: Program[Any], state: CVXState) -> CVXState:
         cp = _cvxpy()
-        cones = isinstance(program.gauge, ConeNuclear)
+        cones = isinstance(program.gauge, ConeGauge)
         blocks, norms, constraints, point = (_posed_cones if cones else _posed)(cp, program)
         fit = _fit(cp, program, blocks)
         problem = cp.Problem(cp.Minimize(fit + program.beta * cp.sum(norms)), constraints)
@@ -83,7 +83,7 @@ class CVX(Method[CVXState]):
             return replace(state, done=True)
         return CVXState(point(), done=True)
 
-    def point(self, program: Program, state: CVXState) -> Point:
+    def point(self, program: Program[Any], state: CVXState) -> Point:
         return state.point
 
     def finished(self, state: CVXState) -> bool:
@@ -101,7 +101,7 @@ Posed = tuple[list[Any], list[Any], list[Any], Callable[[], Point]]
 """Blocks Z_k (p, q), their gauges, the constraints, and how to read a solution."""
 
 
-def _posed(cp: Any, program: Program) -> Posed:
+def _posed(cp: Any, program: Program[Any]) -> Posed:
     P, p, q = program.operator.stack_shape
     blocks = [cp.Variable((p, q)) for _ in range(P)]
     norms = [_gauge(cp, program.gauge, block) for block in blocks]
@@ -112,16 +112,15 @@ def _gauge(cp: Any, gauge: Gauge, block: Any) -> Any:
     if isinstance(gauge, LineNorm):
         rows = gauge.first == 1
         return cp.sum(cp.norm(block, gauge.second if rows else gauge.first, axis=1 if rows else 0))
-    nuclear = isinstance(gauge, NuclearNorm) and min(block.shape) > 1
-    return cp.normNuc(block) if nuclear else cp.norm(block, "fro")
+    return cp.normNuc(block) if min(block.shape) > 1 else cp.norm(block, "fro")
 
 
-def _posed_cones(cp: Any, program: Program) -> Posed:
+def _posed_cones(cp: Any, program: Program[Any]) -> Posed:
     blocks, norms, constraints, neurons = pose(cp, program)
     return blocks, norms, constraints, lambda: _of_neurons(program, neurons())
 
 
-def _of_stack(program: Program, stack: Stack) -> Point:
+def _of_stack(program: Program[ProxGauge], stack: Stack) -> Point:
     return Point(
         program.operator.forward(stack),
         float(program.gauge.value(stack)),
@@ -129,11 +128,11 @@ def _of_stack(program: Program, stack: Stack) -> Point:
     )
 
 
-def _of_neurons(program: Program, factors: Factors) -> Point:
+def _of_neurons(program: Program[Any], factors: Factors) -> Point:
     return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors)
 
 
-def _fit(cp: Any, program: Program, blocks: list[Any]) -> Any:
+def _fit(cp: Any, program: Program[Any], blocks: list[Any]) -> Any:
     """L(A(Z)) as a CVXPY expression of the blocks."""
     op = program.operator
     weights = cp.hstack([cp.vec(block, order="C") for block in blocks])

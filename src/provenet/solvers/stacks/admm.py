@@ -17,8 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from provenet.gauges import ProxGauge
 from provenet.problem import Program, Units
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.needs import KERNEL, PROX
 from provenet.solvers.stacks.active import ActiveForward
 from provenet.solvers.stacks.kernel import KernelSolve
 from provenet.solvers.stacks.scale import gradient_curvature
@@ -54,22 +56,18 @@ class ADMM(Method[ADMMState]):
     first_balance: int = 10
 
     name, family = "admm", "admm"
+    needs = (PROX, KERNEL)
     check_every = 5
     patience = 30
 
     def in_units(self, units: Units) -> ADMM:
         return self if self.rho is None else replace(self, rho=self.rho * units.z**2 / units.value)
 
-    def refuses(self, program: Program) -> str | None:
-        if not program.gauge.has_prox:
-            return "its gauge has no prox."
-        return None if program.operator.has_kernel else "its operator has no kernel; use 'apg' or 'bm'."
-
-    def memory(self, program: Program) -> int:
+    def memory(self, program: Program[Any]) -> int:
         n = program.operator.kernel_rows
         return n * n * program.operator.dtype.itemsize + 7 * program.operator.stack_bytes
 
-    def init(self, program: Program, start: Factors | None) -> ADMMState:
+    def init(self, program: Program[ProxGauge], start: Factors | None) -> ADMMState:
         op, loss = program.operator, program.loss
         solve = KernelSolve.of(op)
         a = op.new_stack() if start is None else start.stack(op.n_gates)
@@ -83,7 +81,7 @@ class ADMM(Method[ADMMState]):
             solve, rho, metric, a, y, penalty, a, y, s, op.adjoint(s), ActiveForward(op), 0, self.first_balance
         )
 
-    def step(self, program: Program, state: ADMMState) -> ADMMState:
+    def step(self, program: Program[ProxGauge], state: ADMMState) -> ADMMState:
         op, loss, solve = program.operator, program.loss, state.solve
         a, values, near = program.gauge.prox_near(state.z + state.u, program.beta / state.rho, state.near)
         prediction, active = state.active.forward(a, values)
@@ -113,7 +111,7 @@ class ADMM(Method[ADMMState]):
         )
         return self._balance(program, state, moved) if moved.steps == state.next_balance else moved
 
-    def _balance(self, program: Program, old: ADMMState, new: ADMMState) -> ADMMState:
+    def _balance(self, program: Program[ProxGauge], old: ADMMState, new: ADMMState) -> ADMMState:
         """Residual balancing: ρ grows where the copies disagree more than they move.  Θ = −ρs is kept."""
         disagreement = float(torch.linalg.vector_norm(new.z - new.a)) / _size(new.z, new.a)
         movement = float(torch.linalg.vector_norm(new.a - old.a)) / _size(new.u)
@@ -128,11 +126,11 @@ class ADMM(Method[ADMMState]):
         solve, s, u = new.solve.at(rho / metric), new.s / ratio, new.u / ratio
         return replace(new, solve=solve, rho=rho, metric=metric, s=s, u=u, next_balance=next_balance)
 
-    def point(self, program: Program, state: ADMMState) -> Point:
+    def point(self, program: Program[ProxGauge], state: ADMMState) -> Point:
         return Point(state.prediction, state.penalty, lambda: program.gauge.factorise(state.a))
 
 
-def _matched_ridge(program: Program, solve: KernelSolve, metric: Tensor, prediction: Tensor) -> float:
+def _matched_ridge(program: Program[ProxGauge], solve: KernelSolve, metric: Tensor, prediction: Tensor) -> float:
     """The ρ whose ridge solution just meets the dual constraint: γ°(A*Θ) = β for Θ = −ρ(ρM⁻¹ + K)⁻¹b.
 
     b is where the loss, as a parabola of curvature M around the prediction, has its minimum.  Ridge regression and the

@@ -14,8 +14,10 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.certificates import Gap
+from provenet.gauges import ProxGauge
 from provenet.problem import Program
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.needs import PROX
 from provenet.solvers.stacks.active import BULKY_BYTES, ActiveForward
 from provenet.solvers.stacks.scale import gradient_curvature
 from provenet.variable import Factors, Stack
@@ -29,7 +31,7 @@ _ENTERING = 0.25  # of all gates: so many closed ones may enter at a look, those
 @dataclass(frozen=True)
 class APGState:
     gates: Tensor  # the working set, and the program on it
-    local: Program
+    local: Program[ProxGauge]
     active: ActiveForward
     z: Stack
     values: Tensor  # γ(z_k)
@@ -48,17 +50,15 @@ class APG(Method[APGState]):
     shrink: float = 0.95
 
     name = "apg"
+    needs = (PROX,)
     check_every = 20
     patience = 40
     max_steps = 50_000
 
-    def refuses(self, program: Program) -> str | None:
-        return None if program.gauge.has_prox else "its gauge has no prox."
-
     def memory(self, program: Program) -> int:
         return 6 * program.operator.stack_bytes
 
-    def init(self, program: Program, start: Factors | None) -> APGState:
+    def init(self, program: Program[ProxGauge], start: Factors | None) -> APGState:
         op = program.operator
         z = op.new_stack() if start is None else start.stack(op.n_gates)
         prediction = torch.zeros(op.output_shape, dtype=op.dtype) if start is None else op.forward_factors(start)
@@ -67,7 +67,7 @@ class APG(Method[APGState]):
         values = program.gauge.values(z)
         return APGState(everything, program, ActiveForward(op), z, values, prediction, z, prediction, 1.0, lipschitz)
 
-    def step(self, program: Program, state: APGState) -> APGState:
+    def step(self, program: Program[ProxGauge], state: APGState) -> APGState:
         local, loss = state.local, program.loss
         residual = loss.gradient(state.ahead_prediction)
         slope = local.operator.adjoint(residual)
@@ -100,7 +100,7 @@ class APG(Method[APGState]):
             lipschitz=lipschitz,
         )
 
-    def look(self, program: Program, state: APGState, gap: Gap) -> APGState:
+    def look(self, program: Program[ProxGauge], state: APGState, gap: Gap) -> APGState:
         """Price all gates; work on those that are open and those that most want to be."""
         if program.operator.n_gates == 1 or program.operator.held_bytes > BULKY_BYTES:
             return state
@@ -133,7 +133,7 @@ class APG(Method[APGState]):
             ahead=carried(state.ahead),
         )
 
-    def point(self, program: Program, state: APGState) -> Point:
+    def point(self, program: Program[ProxGauge], state: APGState) -> Point:
         return Point(state.prediction, float(state.values.sum()), lambda: self._factors(state))
 
     def _factors(self, state: APGState) -> Factors:

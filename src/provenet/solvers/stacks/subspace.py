@@ -21,14 +21,16 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.certificates import Gap
-from provenet.gauges import NuclearNorm
+from provenet.gauges import ProxGauge
 from provenet.polar import is_large
 from provenet.problem import Program
 from provenet.solvers.loop import Limits, Method, Point, run
-from provenet.solvers.neurons.place import Groups, Place, place
+from provenet.solvers.needs import NARROWS, NUCLEAR, PROX
+from provenet.solvers.neurons.place import Place, place
 from provenet.solvers.stacks.apg import APG
 from provenet.solvers.status import Status
-from provenet.variable import Factors
+from provenet.variable import ByGate, Factors
+from provenet.vectors import unit
 
 _SHARE = 0.02  # of the gap: as well is the program on the subspace solved
 _LEAST = 1e-13  # its relative gap, from which on rounding has the say
@@ -56,14 +58,11 @@ class Subspace(Method[SubspaceState]):
     inner_steps: int = 400
 
     name = "subspace"
+    needs = (NUCLEAR, PROX, NARROWS)
     patience = 30
     max_steps = 1_000
 
-    def refuses(self, program: Program) -> str | None:
-        if not isinstance(program.gauge, NuclearNorm):
-            return "its gauge is not the nuclear norm, which no rotation of the first layers changes."
-        if not program.operator.narrows:
-            return "its operator cannot be narrowed to some directions of the first layer; use 'apg' or 'bm'."
+    def declines(self, program: Program) -> str | None:
         return "its stack is too large to be formed; use 'bm'." if is_large(program.operator) else None
 
     def memory(self, program: Program) -> int:
@@ -71,12 +70,12 @@ class Subspace(Method[SubspaceState]):
         features = op.kernel_rows * op.n_gates * min(self.directions, op.p) * (op.q // op.output_shape[-1])
         return 4 * op.stack_bytes + 4 * features * op.dtype.itemsize
 
-    def init(self, program: Program, start: Factors | None) -> SubspaceState:
+    def init(self, program: Program[ProxGauge], start: Factors | None) -> SubspaceState:
         op = program.operator
         nobody = Factors.empty(op.p, op.q, op.space)
         return SubspaceState(place(program, nobody if start is None else start), nobody)
 
-    def step(self, program: Program, state: SubspaceState) -> SubspaceState:
+    def step(self, program: Program[ProxGauge], state: SubspaceState) -> SubspaceState:
         now, before = state.place, state.before
         offered = self._offered(program, now)
         for _ in range(self.rounds):
@@ -90,17 +89,17 @@ class Subspace(Method[SubspaceState]):
             return replace(state, tol=_SHARE * state.tol, exhausted=state.tol <= _LEAST)
         return replace(state, place=now, before=before)
 
-    def look(self, program: Program, state: SubspaceState, gap: Gap) -> SubspaceState:
+    def look(self, program: Program[ProxGauge], state: SubspaceState, gap: Gap) -> SubspaceState:
         return replace(state, tol=max(min(state.tol, _SHARE * gap.relative), _LEAST))
 
     def finished(self, state: SubspaceState) -> bool:
         return state.exhausted
 
-    def point(self, program: Program, state: SubspaceState) -> Point:
+    def point(self, program: Program[ProxGauge], state: SubspaceState) -> Point:
         factors = state.place.factors
         return Point(state.place.prediction, float(factors.penalty()), lambda: factors)
 
-    def _offered(self, program: Program, at: Place) -> Factors:
+    def _offered(self, program: Program[ProxGauge], at: Place) -> Factors:
         """The top left singular vectors of gates whose polar is beyond β."""
         slope = program.operator.adjoint(program.loss.gradient(at.prediction))
         gates = torch.nonzero(program.gauge.polar(slope).upper > program.beta).flatten()
@@ -108,15 +107,15 @@ class Subspace(Method[SubspaceState]):
         gate, rank = torch.nonzero(sigma > program.beta, as_tuple=True)
         return Factors(left[gate, rank], right[gate, rank], gates[gate])
 
-    def _solved(self, program: Program, at: Place, others: Factors, tol: float) -> Place | None:
+    def _solved(self, program: Program[ProxGauge], at: Place, others: Factors, tol: float) -> Place | None:
         """The optimum over what the neurons, their gradients and ``others`` span; None where it is no better."""
         factors, theta = at.factors, program.loss.gradient(at.prediction)
         towards = program.operator.adjoint_factors(theta, factors)[0]
         rows = torch.cat([factors.left, towards, others.left])
-        groups = Groups(torch.cat([factors.gate, factors.gate, others.gate]))
+        groups = ByGate(torch.cat([factors.gate, factors.gate, others.gate]))
         if groups.width == 0:
             return None
-        basis = _orthonormal(groups.gather(_unit(rows)))
+        basis = _orthonormal(groups.gather(unit(rows)))
         few = Program(program.operator.narrowed(groups.names, basis), program.loss, program.gauge, program.beta)
         place_of = torch.searchsorted(groups.names, factors.gate)
         start = Factors(_times(basis[place_of], factors.left), factors.right, place_of)
@@ -139,7 +138,7 @@ def _top_pairs(slope: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
     square, basis = torch.linalg.eigh(slope @ slope.mT if wide else slope.mT @ slope)
     sigma = square.flip(1)[:, :most].clamp_min(0).sqrt()
     own = basis.flip(2)[:, :, :most].mT  # (K, m, ·)
-    other = _unit(own @ (slope if wide else slope.mT))
+    other = unit(own @ (slope if wide else slope.mT))
     return (sigma, own, other) if wide else (sigma, other, own)
 
 
@@ -153,7 +152,3 @@ def _orthonormal(rows: Tensor) -> Tensor:
 def _times(matrices: Tensor, rows: Tensor) -> Tensor:
     """Each of the rows (N, w) by its own matrix (N, v, w)."""
     return torch.bmm(matrices, rows.unsqueeze(2)).squeeze(2)
-
-
-def _unit(rows: Tensor) -> Tensor:
-    return rows / torch.linalg.vector_norm(rows, dim=-1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
+from provenet.losses import Conjugate
 from provenet.problem import Program
-from provenet.solvers.interior.copositive.conjugate import Conjugate
 from provenet.solvers.interior.copositive.cuts import Cuts
 from provenet.variable import Stack
 

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from provenet.certificates.gap import DualPoint, dual_point, rounding
-from provenet.cones import Cones
+from provenet.cones import Table
 from provenet.cones.relaxation import relaxed
 from provenet.cones.search import climb
-from provenet.gauges import BoundKind, ConeNuclear
+from provenet.gauges import BoundKind, ConeGauge
 from provenet.problem import Program
 from provenet.variable import Stack
 
@@ -19,7 +19,12 @@ _FEW = 16  # gates whose multipliers are found anew
 
 
 def proven(
-    program: Program, theta: Tensor, lift: Tensor, weight: Tensor, terms: int, thoroughly: bool = False
+    program: Program[ConeGauge[Table]],
+    theta: Tensor,
+    lift: Tensor,
+    weight: Tensor,
+    terms: int,
+    thoroughly: bool = False,
 ) -> DualPoint:
     """The lower bound of p* from any Θ and any ``lift`` = Σ_l λ_l C_l (P, p, p) with λ ≥ 0.
 
@@ -36,29 +41,21 @@ def proven(
     return dual_point(program, theta, polar_max + rounding(program, theta), BoundKind.DETERMINISTIC)
 
 
-def _tightened(program: Program, G: Stack, polar: Tensor) -> Tensor:
+def _tightened(program: Program[ConeGauge[Table]], G: Stack, polar: Tensor) -> Tensor:
     """Near the optimum rounding leaves the multipliers of a few gates worse than all others, and the largest polar
     counts: theirs are found anew, each gate by itself (`cones.relaxation`)."""
     few = torch.nonzero(polar > program.beta * (1 + _GOOD)).flatten()
-    cones = _cones(program)
-    if (
-        cones is None
-        or cones.noise is not None
-        or not 0 < few.numel() <= _FEW
-        or float(polar.max()) > program.beta * (1 + _NEAR)
-    ):
+    table = program.gauge.region
+    near = float(polar.max()) <= program.beta * (1 + _NEAR)
+    if table.noise is not None or not 0 < few.numel() <= _FEW or not near:
         return polar
-    some = cones.restrict(few)
+    some = table.restrict(few)
     target = torch.full((len(few),), program.beta, dtype=G.dtype)
     again = relaxed(some, G[few], climb(some, G[few]).u, target) if G.shape[2] > 1 else polar[few]
     return polar.index_copy(0, few, torch.minimum(polar[few], again))
 
 
-def _noise(program: Program) -> float:
+def _noise(program: Program[ConeGauge[Table]]) -> float:
     """What rounding has done to the cones' unit rows."""
-    cones = _cones(program)
-    return 0.0 if cones is None or cones.noise is None else float(cones.noise.max())
-
-
-def _cones(program: Program) -> Cones | None:
-    return program.gauge.cones if isinstance(program.gauge, ConeNuclear) else None
+    noise = program.gauge.region.noise
+    return 0.0 if noise is None else float(noise.max())

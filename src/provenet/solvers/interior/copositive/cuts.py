@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from provenet import batches, deadline
-from provenet.cones import Cones
+from provenet.cones import Table
 
 _VIOLATED = -1e-3  # the cosine of a and b in the metric T, from which on a wall counts as violated
 _SEEN = 2.0  # more than any cosine: a wall that is there already
@@ -55,7 +55,7 @@ class Cuts:
         product = self.s * (self.a @ W * self.b).sum(2)
         return (torch.where(self.there, product - 1, 0.0).abs() < 1).all(1)
 
-    def with_violated(self, cones: Cones, T: Tensor, R: Tensor, gates: Tensor, few: int, most: int) -> Cuts:
+    def with_violated(self, cones: Table, T: Tensor, R: Tensor, gates: Tensor, few: int, most: int) -> Cuts:
         """Up to ``few`` more walls of some gates, those that T (P, p, p) violates most.
 
         Their multipliers are so small that R = β²I − Σ sC − GGᵀ stays positive definite.  Beyond ``most`` walls a gate

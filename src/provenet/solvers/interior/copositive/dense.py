@@ -19,10 +19,9 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.certificates import DualPoint
-from provenet.cones import Cones
-from provenet.gauges import ConeNuclear
-from provenet.losses import Squared
-from provenet.operators import MLPOperator, Operator
+from provenet.cones import Table
+from provenet.gauges import ConeGauge
+from provenet.operators import Operator
 from provenet.problem import Program
 from provenet.solvers.interior.blocks import LinAlgError, Scaling
 from provenet.solvers.interior.copositive.bound import proven
@@ -32,6 +31,7 @@ from provenet.solvers.interior.copositive.walls import Walls
 from provenet.solvers.interior.newton import centre_at
 from provenet.solvers.interior.rows import Fit, prepare
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.needs import DOUBLE, GATED_ROWS, SQUARED, TABLE
 from provenet.variable import Factors
 
 _SHARE = 0.7  # the largest ‖A_kᵀu‖ of a cold start, over the middle of the cones, as a share of β
@@ -56,21 +56,13 @@ class Copositive(Method[CopositiveState]):
     max_unknowns: int = 4000
 
     name = family = "copositive"
+    needs = (TABLE, SQUARED, GATED_ROWS, DOUBLE)
     check_every = 1
     patience = 15
     max_steps = 200
 
-    def refuses(self, program: Program) -> str | None:
-        op, gauge = program.operator, program.gauge
-        if not isinstance(gauge, ConeNuclear) or gauge.cones is None:
-            return "the copositive program is that of a ReLU block with a table of rows."
-        if not isinstance(program.loss, Squared):
-            return f"the copositive program needs the squared loss, not '{program.loss.name}'."
-        if not isinstance(op, MLPOperator):
-            return f"the copositive program does not know the rows of {type(op).__name__}."
-        if op.dtype != torch.float64:
-            return "the copositive program works in float64 only."
-        unknowns = _unknowns(op)
+    def declines(self, program: Program) -> str | None:
+        unknowns = _unknowns(program.operator)
         if unknowns > self.max_unknowns:
             return f"the copositive program would have {unknowns} unknowns, more than max_unknowns={self.max_unknowns}."
         return None
@@ -81,9 +73,9 @@ class Copositive(Method[CopositiveState]):
         n = min(samples, size)
         return op.dtype.itemsize * (3 * samples * size + 6 * n * n + 2 * op.q * unknowns * n + 4 * unknowns**2)
 
-    def init(self, program: Program, start: Factors | None) -> CopositiveState:
+    def init(self, program: Program[ConeGauge[Table]], start: Factors | None) -> CopositiveState:
         op = program.operator
-        cones = _cones(program)
+        cones = program.gauge.region
         fit, walls = prepare(program, left=True), Walls.of(cones)
         given = Factors.empty(op.p, op.q, op.space) if start is None else start
         if program.beta >= program.beta_max or not deadline.affords(walls.work()):
@@ -94,7 +86,7 @@ class Copositive(Method[CopositiveState]):
             return CopositiveState(fit, walls, None, given)
         return CopositiveState(fit, walls, at, given)
 
-    def step(self, program: Program, state: CopositiveState) -> CopositiveState:
+    def step(self, program: Program[ConeGauge[Table]], state: CopositiveState) -> CopositiveState:
         assert state.at is not None
         if not deadline.affords(_work(program, state.walls)):
             return replace(state, stuck=True)
@@ -111,7 +103,7 @@ class Copositive(Method[CopositiveState]):
     def finished(self, state: CopositiveState) -> bool:
         return state.at is None or state.stuck
 
-    def point(self, program: Program, state: CopositiveState) -> Point:
+    def point(self, program: Program[ConeGauge[Table]], state: CopositiveState) -> Point:
         own = None
         if state.given is not None:
             factors = state.given
@@ -122,15 +114,9 @@ class Copositive(Method[CopositiveState]):
         return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors, own)
 
 
-def is_tight(program: Program) -> bool:
+def is_tight(program: Program[ConeGauge[Table]]) -> bool:
     """Whether the relaxation's minimum is known to be p*: every cone has four facets at most, as in the plane."""
-    return Walls.of(_cones(program)).tight
-
-
-def _cones(program: Program) -> Cones:
-    assert isinstance(program.gauge, ConeNuclear)
-    assert program.gauge.cones is not None
-    return program.gauge.cones
+    return Walls.of(program.gauge.region).tight
 
 
 def _unknowns(op: Operator) -> int:
@@ -144,7 +130,7 @@ def _work(program: Program, walls: Walls) -> float:
     return walls.work() + 0.5 * op.q * unknowns * n * (unknowns + n) + unknowns**3 / 3
 
 
-def _cold(program: Program, fit: Fit, walls: Walls, middle: Tensor) -> Between:
+def _cold(program: Program[ConeGauge[Table]], fit: Fit, walls: Walls, middle: Tensor) -> Between:
     """T = t·(the analytic centre of each cone) and R, λ centred there, R + Σ λC = β²I; t such that ‖A_kᵀu‖ is about
     _SHARE·β at most, u averaged over the centre."""
     beta, m = program.beta, middle.shape[1]
@@ -177,17 +163,19 @@ def _cold(program: Program, fit: Fit, walls: Walls, middle: Tensor) -> Between:
     return Between(centre_at(fit, Scaling.between(t * middle, R)), slack, push)
 
 
-def relaxed_bound(program: Program, fit: Fit, walls: Walls, at: Between, thoroughly: bool = False) -> DualPoint:
+def relaxed_bound(
+    program: Program[ConeGauge[Table]], fit: Fit, walls: Walls, at: Between, thoroughly: bool = False
+) -> DualPoint:
     """A lower bound of p* from W and the multipliers, whatever their accuracy; ``thoroughly``: see `proven`."""
     theta = fit.gradient(at.centre.W, program.loss.target)
     return proven(program, theta, walls.combined(at.push), at.push.sum(1), walls.a.shape[1], thoroughly)
 
 
-def _settled(program: Program, state: CopositiveState, at: Between) -> Factors:
+def _settled(program: Program[ConeGauge[Table]], state: CopositiveState, at: Between) -> Factors:
     """The neurons of T, and W as their residual: what rounding did to it, and the dust of neurons left out, is made up
     for in the second layers of the others."""
     scaling = at.centre.scaling
-    u, gate = neurons(scaling.G * scaling.lam.sqrt()[:, None, :], state.walls.normals, _cones(program))
+    u, gate = neurons(scaling.G * scaling.lam.sqrt()[:, None, :], state.walls.normals, program.gauge.region)
     size = u.square().sum(1)
     keep = size > _DUST * size.max()
     u, gate = u[keep], gate[keep]
@@ -201,12 +189,4 @@ def _settled(program: Program, state: CopositiveState, at: Between) -> Factors:
         excess = state.fit.residual(program.operator.forward_factors(factors)) - at.centre.W
         pull = at.centre.rows.adjoint(torch.cholesky_solve(excess, at.centre.L))
         factors = replace(factors, right=factors.right + second_layer(pull))
-    return _balanced(factors)
-
-
-def _balanced(factors: Factors) -> Factors:
-    """Both layers of a neuron of the same length, which costs least; neurons without an output are left out."""
-    left, right = (torch.linalg.vector_norm(w, dim=1) for w in (factors.left, factors.right))
-    alive = (left > 0) & (right > 0)
-    ratio = (right[alive] / left[alive]).sqrt()[:, None]
-    return Factors(factors.left[alive] * ratio, factors.right[alive] / ratio, factors.gate[alive])
+    return factors.balanced()

@@ -15,20 +15,21 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.certificates import DualPoint
-from provenet.cones import Cones, project
+from provenet.cones import Table, project
 from provenet.cones.search import climb
-from provenet.gauges import ConeNuclear, SpikeFree
-from provenet.gauges.prox.nuclear import spectral_norms
+from provenet.gauges import ConeGauge
+from provenet.gauges.spectral import spectral_norms
 from provenet.problem import Program
 from provenet.solvers.cones.face_newton import improved
 from provenet.solvers.cones.frank_wolfe import fully_corrected
 from provenet.solvers.interior.copositive.barrier import Barrier
 from provenet.solvers.interior.copositive.bound import proven
-from provenet.solvers.interior.copositive.conjugate import conjugate_of
 from provenet.solvers.interior.copositive.cuts import Cuts
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.needs import DOUBLE, SMOOTH_CONJUGATE, TABLE
 from provenet.space import Space
 from provenet.variable import Factors
+from provenet.vectors import unit
 
 _BEGIN = 0.5  # of β: the largest ‖G_k‖ of the first Θ, and of ∇L(0): how far towards it that may be
 _SHRINK = 0.5  # of μ, a step
@@ -68,37 +69,30 @@ class CopositiveDual(Method[DualState]):
     walls: int | None = None
 
     name, family = "copositive_dual", "copositive"
+    needs = (TABLE, SMOOTH_CONJUGATE, DOUBLE)
     check_every = 1_000  # a look bounds the pull of every cone, which may cost more than the whole run: only at the end
     max_steps = 100
 
-    def refuses(self, program: Program) -> str | None:
-        gauge = program.gauge
-        if not isinstance(gauge, ConeNuclear) or gauge.cones is None:
-            return "the copositive program is that of a ReLU block with a table of rows."
-        if isinstance(gauge, SpikeFree):
-            return "of whitened X the copositive program is solved by its dense form only."
-        if conjugate_of(program.loss) is None:
-            return f"the conjugate of loss '{program.loss.name}' is not written for the copositive program."
-        if program.operator.dtype != torch.float64:
-            return "the copositive program works in float64 only."
-        return None
+    def declines(self, program: Program[ConeGauge[Table]]) -> str | None:
+        dense_only = "of whitened X the copositive program is solved by its dense form only."
+        return dense_only if program.gauge.spike_free else None
 
-    def memory(self, program: Program) -> int:
+    def memory(self, program: Program[ConeGauge[Table]]) -> int:
         op = program.operator
         gates, p, q = op.stack_shape
         width = self._most(program)
         blocks = gates * (6 * width**2 + 8 * width * p + 8 * p * p + 8 * p * q)
         return op.dtype.itemsize * (blocks + 12 * program.loss.target.numel() + 4 * _WALLS)
 
-    def _most(self, program: Program) -> int:
+    def _most(self, program: Program[ConeGauge[Table]]) -> int:
         """Walls a gate may have."""
         return max(int((_WALLS / program.operator.n_gates) ** 0.5), self._new(program))
 
-    def _new(self, program: Program) -> int:
+    def _new(self, program: Program[ConeGauge[Table]]) -> int:
         """Walls that join a gate's in a step."""
-        return max(_FEW, len(_cones(program).rows) // _ROWS_A_WALL) if self.walls is None else self.walls
+        return max(_FEW, len(program.gauge.region.rows) // _ROWS_A_WALL) if self.walls is None else self.walls
 
-    def init(self, program: Program, start: Factors | None) -> DualState:
+    def init(self, program: Program[ConeGauge[Table]], start: Factors | None) -> DualState:
         op = program.operator
         given = Factors.empty(op.p, op.q, op.space) if start is None else start
         zero = torch.zeros(op.output_shape, dtype=op.dtype)
@@ -108,7 +102,7 @@ class CopositiveDual(Method[DualState]):
         mu = float(program.loss.value(zero)) / (op.n_gates * op.p)
         return DualState(theta, Cuts.none(op.n_gates, op.p, op.dtype), mu, None, float("inf"), given)
 
-    def step(self, program: Program, state: DualState) -> DualState:
+    def step(self, program: Program[ConeGauge[Table]], state: DualState) -> DualState:
         """One more, where that leaves time for the neurons that the bound suggests."""
         if deadline.left() < _RESERVE * state.seconds:
             return replace(state, stuck=True)
@@ -117,10 +111,8 @@ class CopositiveDual(Method[DualState]):
             after = self._step(program, state)
         return replace(after, seconds=state.seconds + time.perf_counter() - began)
 
-    def _step(self, program: Program, state: DualState) -> DualState:
-        conjugate = conjugate_of(program.loss)
-        assert conjugate is not None
-        barrier = Barrier(program, conjugate)
+    def _step(self, program: Program[ConeGauge[Table]], state: DualState) -> DualState:
+        barrier = _barrier(program)
         theta, cuts, mu = state.theta, state.cuts, state.mu
         try:
             for _ in range(_CENTRING):
@@ -138,52 +130,45 @@ class CopositiveDual(Method[DualState]):
             T = torch.linalg.inv(R)
             trace = torch.where(cuts.centred(T), T.diagonal(dim1=1, dim2=2).sum(1), 0.0)
             needed = torch.nonzero(trace > _NEEDED * trace.max()).flatten()
-            cuts = cuts.with_violated(_cones(program), T, R, needed, self._new(program), self._most(program))
+            cuts = cuts.with_violated(program.gauge.region, T, R, needed, self._new(program), self._most(program))
         floor = 0.3 * self.accuracy * abs(best.lower) / max(off / mu, 1.0)
         return DualState(theta, cuts, max(_SHRINK * mu, floor), best, best.lower - before, None)
 
-    def _off(self, program: Program, cuts: Cuts, mu: float) -> float:
+    def _off(self, program: Program[ConeGauge[Table]], cuts: Cuts, mu: float) -> float:
         """How far the centre for μ is from the optimum, with these walls."""
         return mu * (program.operator.n_gates * program.operator.p + int(cuts.there.sum()))
 
     def finished(self, state: DualState) -> bool:
         return state.stuck or (state.best is not None and state.grown < 0.5 * self.accuracy * abs(state.best.lower))
 
-    def point(self, program: Program, state: DualState) -> Point:
+    def point(self, program: Program[ConeGauge[Table]], state: DualState) -> Point:
         factors = state.given if state.given is not None else _suggested(program, state)
         return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors, state.best)
 
 
-def _suggested(program: Program, state: DualState) -> Factors:
-    """Neurons along the larger eigenvectors of each T_k and where ‖G_kᵀu‖ is largest, improved within their cones."""
-    conjugate = conjugate_of(program.loss)
+def _barrier(program: Program) -> Barrier:
+    conjugate = program.loss.smooth_conjugate()
     assert conjugate is not None
-    R, G = Barrier(program, conjugate).room(state.theta, state.cuts)
+    return Barrier(program, conjugate)
+
+
+def _suggested(program: Program[ConeGauge[Table]], state: DualState) -> Factors:
+    """Neurons along the larger eigenvectors of each T_k and where ‖G_kᵀu‖ is largest, improved within their cones."""
+    R, G = _barrier(program).room(state.theta, state.cuts)
     value, vectors = torch.linalg.eigh(torch.linalg.inv(R))
     gate, which = torch.nonzero(value > _MINOR * value.max(), as_tuple=True)
     most = max(_UNKNOWNS // program.operator.q // 2, 1)
     order = torch.argsort(value[gate, which], descending=True)[:most]
     gate, which = gate[order], which[order]
-    cones, u = _cones(program), vectors[gate, :, which]
+    cones, u = program.gauge.region, vectors[gate, :, which]
     turned = project(cones.rows, cones.signs[gate].repeat(2, 1), torch.cat([u, -u])).point
     longer = torch.linalg.vector_norm(turned, dim=1).view(2, -1).argmax(0)
     u = turned.view(2, *u.shape)[longer, torch.arange(len(u))]
     active = torch.unique(gate)
     peaks = climb(cones.restrict(active), G[active])
     u, gate = torch.cat([u, peaks.u]), torch.cat([gate, active])
-    length = torch.linalg.vector_norm(u, dim=1, keepdim=True)
-    inside = cones.pulled_inside(u / length.clamp_min(1e-300), gate)
-    atoms = Factors(_unit(inside), torch.zeros(len(u), G.shape[2], dtype=G.dtype), gate)
+    length = torch.linalg.vector_norm(u, dim=1)
+    atoms = Factors(unit(cones.pulled_inside(unit(u), gate)), torch.zeros(len(u), G.shape[2], dtype=G.dtype), gate)
     nothing = Factors.empty(G.shape[1], G.shape[2], Space.of(G))
-    there = fully_corrected(program, nothing, atoms.select(length[:, 0] > _MINOR))
+    there = fully_corrected(program, nothing, atoms.select(length > _MINOR))
     return improved(program, cones, there, _IMPROVEMENTS).factors
-
-
-def _unit(vectors: Tensor) -> Tensor:
-    return vectors / torch.linalg.vector_norm(vectors, dim=1, keepdim=True).clamp_min(1e-300)
-
-
-def _cones(program: Program) -> Cones:
-    assert isinstance(program.gauge, ConeNuclear)
-    assert program.gauge.cones is not None
-    return program.gauge.cones

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provenet.cones import Cones, project
+from provenet.cones import Table, project
 
 _DUST = 1e-12  # of the largest: columns this short are rounding
 _FEW_FACETS = 6
@@ -13,7 +13,7 @@ _SHORT = 1e-6  # of the largest kᵀTk: too small to divide by
 _SAME = 1e-9  # of KTKᵀ: rounding
 
 
-def neurons(root: Tensor, normals: Tensor, cones: Cones) -> tuple[Tensor, Tensor]:
+def neurons(root: Tensor, normals: Tensor, cones: Table) -> tuple[Tensor, Tensor]:
     """Vectors u (N, m) of the cones and the gate of each (N,), for T_k = root rootᵀ (P, m, m), normals (P, F, m).
 
     A Cholesky factorisation along the facets: u = Tk/√(kᵀTk) is in the cone, for K·Tk ≥ 0, and T − uuᵀ has one rank

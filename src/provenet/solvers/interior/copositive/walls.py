@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.cones import Cones
+from provenet.cones import Table
 from provenet.cones.facets import facets
 from provenet.solvers.interior.blocks import root, to_blocks, to_vector
 
@@ -36,7 +36,7 @@ class Walls:
     tight: bool
 
     @staticmethod
-    def of(cones: Cones) -> Walls:
+    def of(cones: Table) -> Walls:
         m = cones.rows.shape[1]
         found = _all_facets(cones)
         pairs = [np.array(list(combinations(range(len(normals)), 2)), dtype=int).reshape(-1, 2) for normals in found]
@@ -104,7 +104,7 @@ class Walls:
         return 0.5 * (T + T.mT)
 
 
-def _all_facets(cones: Cones) -> list[np.ndarray]:
+def _all_facets(cones: Table) -> list[np.ndarray]:
     """The facets' normals of every cone, each once."""
     rows = cones.rows[torch.linalg.vector_norm(cones.rows, dim=1) > 0]
     signs = cones.signs[:, torch.linalg.vector_norm(cones.rows, dim=1) > 0]

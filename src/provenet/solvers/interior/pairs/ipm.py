@@ -21,7 +21,7 @@ from torch import Tensor
 from provenet.problem import Program
 from provenet.solvers.interior.pairs.caps import Points, Scaling, product
 from provenet.solvers.interior.pairs.newton import Newton
-from provenet.solvers.interior.pairs.pairs import Pairs, Table
+from provenet.solvers.interior.pairs.pairs import DistinctRows, Pairs
 from provenet.solvers.interior.pairs.slope import Slope, Smooth
 
 _BOUNDARY = 0.99  # share of the way to the boundary of the cones
@@ -73,7 +73,7 @@ class Iterate:
         return replace(self, slope=self.slope.fitted(self.prediction))
 
 
-def central(table: Table, pairs: Pairs, pull: Tensor, beta: float, mu: float) -> Iterate:
+def central(table: DistinctRows, pairs: Pairs, pull: Tensor, beta: float, mu: float) -> Iterate:
     """Points with all complementarities μ and y + Kᵀλ = pull, nearly: a start may be rough.
 
     They minimise pullᵀu − μ Σ log Ku + (βt − ½μ log(t² − ‖u‖²) at its best t) over u, by damped Newton steps from the
@@ -122,7 +122,7 @@ def residual(program: Program, at: Iterate) -> Tensor:
     return at.y + at.pairs.pushed(at.multipliers) - at.pairs.adjoint(theta)
 
 
-def advance(program: Program, table: Table, at: Iterate) -> Iterate:
+def advance(program: Program, table: DistinctRows, at: Iterate) -> Iterate:
     """One step: predictor and corrector (Mehrotra 1992), then corrections towards the centre (Gondzio 1996).
 
     A factorisation costs far more than a direction, so directions are improved while the step they allow grows.
@@ -172,7 +172,7 @@ def _towards(value: Points, aim: float) -> Points:
 
 
 class _Step:
-    def __init__(self, program: Program, table: Table, at: Iterate):
+    def __init__(self, program: Program, table: DistinctRows, at: Iterate):
         curvature = at.slope.curvature(program.loss, at.prediction)
         self.at, self.loss = at, program.loss
         self.residual = residual(program, at)

@@ -18,7 +18,7 @@ from scipy.linalg.blas import dsyrk, ssyrk
 from torch import Tensor
 
 from provenet.solvers.interior.pairs.caps import Scaling
-from provenet.solvers.interior.pairs.pairs import Pairs, Table
+from provenet.solvers.interior.pairs.pairs import DistinctRows, Pairs
 
 _HEAVY = 2  # times p: rows whose weights are not squared
 _JITTER = 1e-15  # of the trace of what the light rows add: what their Cholesky factor may lose
@@ -38,7 +38,7 @@ class Newton:
     L: Tensor  # the upper Cholesky factor
 
     @staticmethod
-    def of(table: Table, pairs: Pairs, caps: Scaling, weight: Tensor, curvature: Tensor, rough: bool) -> Newton:
+    def of(table: DistinctRows, pairs: Pairs, caps: Scaling, weight: Tensor, curvature: Tensor, rough: bool) -> Newton:
         """``rough``: where the system is large, single precision may do."""
         inverse = _inverse_root(table, pairs, caps, weight)
         n, unknowns = len(curvature), weight.shape[0] * pairs.rows.shape[1]
@@ -124,7 +124,7 @@ def _joint_root(inverse: Tensor, place: Tensor) -> Tensor:
     return root
 
 
-def _inverse_root(table: Table, pairs: Pairs, caps: Scaling, weight: Tensor) -> Tensor:
+def _inverse_root(table: DistinctRows, pairs: Pairs, caps: Scaling, weight: Tensor) -> Tensor:
     """R⁻¹ with RᵀR = M, upper triangular (J, p, p)."""
     N, p = pairs.rows.shape
     eye = torch.eye(p, dtype=weight.dtype)

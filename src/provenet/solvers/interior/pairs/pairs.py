@@ -12,25 +12,25 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from provenet.cones import Cones
-from provenet.operators import MLPOperator, Operator
+from provenet.cones import Cones, Table
+from provenet.operators import Operator
 from provenet.problem import Program
 
 
 @dataclass(frozen=True)
-class Table:
+class DistinctRows:
     """The cones' rows without zeros and doubles: rows (N, p) of unit length, signs (P, N), inside (P, p)."""
 
-    cones: Cones
+    cones: Table
 
     @staticmethod
-    def of(cones: Cones) -> Table:
+    def of(cones: Table) -> DistinctRows:
         alive = torch.nonzero(torch.linalg.vector_norm(cones.rows, dim=1) > 0).flatten()
         _, which = torch.unique(cones.rows[alive], dim=0, return_inverse=True)
         first = torch.full((int(which.max()) + 1 if len(which) else 0,), len(alive), dtype=torch.long)
         first.scatter_reduce_(0, which, torch.arange(len(alive)), "amin")
         keep = alive[first]
-        return Table(Cones(cones.rows[keep], cones.signs[:, keep], cones.inside))
+        return DistinctRows(Cones(cones.rows[keep], cones.signs[:, keep], cones.inside))
 
     @property
     def rows(self) -> Tensor:
@@ -70,7 +70,7 @@ class Pairs:
     rows: Tensor
 
     @staticmethod
-    def of(program: Program, table: Table, gate: Tensor, sign: Tensor) -> Pairs:
+    def of(program: Program, table: DistinctRows, gate: Tensor, sign: Tensor) -> Pairs:
         gates, place = torch.unique(gate, return_inverse=True)
         return Pairs(gate, sign, place, program.operator.restrict(gates), table.cones.signs[gate], table.rows)
 
@@ -99,9 +99,10 @@ class Pairs:
     def mapped(self, left: Tensor, place: Tensor, dtype: torch.dtype) -> Tensor:
         """left_i A_kᵀ of the gates k at ``place`` (I,), (I·p, n), for left (I, p, p)."""
         op = self.operator
-        if isinstance(op, MLPOperator):
-            wide = left.to(dtype).reshape(-1, op.p) @ op.X.T.to(dtype)
-            return wide.view(-1, op.p, op.n).mul_(op.pattern.T[place][:, None, :].to(dtype)).view(-1, op.n)
+        if (gated := op.gated_rows) is not None:
+            n = len(gated.X)
+            wide = left.to(dtype).reshape(-1, op.p) @ gated.X.T.to(dtype)
+            return wide.view(-1, op.p, n).mul_(gated.pattern.T[place][:, None, :].to(dtype)).view(-1, n)
         return torch.bmm(left.to(dtype), self._columns[place].to(dtype)).view(-1, op.kernel_rows)
 
     @cached_property

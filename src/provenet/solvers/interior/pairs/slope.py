@@ -11,12 +11,12 @@ A Newton step then has the curvature 1/(1/w + a/(wδ − θ) + b/(wδ + θ)), wh
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from provenet.losses import Huber, Loss
+from provenet.losses import Loss
 
 _CURVATURE = 1e-9  # of the largest: a sample may be flat
 _POSITIVE = ("above", "below", "over", "under")
@@ -93,11 +93,11 @@ class Bent:
     under: Tensor
 
     @staticmethod
-    def flat(loss: Huber, prediction: Tensor, mu: float) -> Bent:
+    def flat(loss: Loss, kink: float, prediction: Tensor, mu: float) -> Bent:
         """θ = 0, which no polar forbids, and r = a − b, with products of at least μ."""
         target = loss.target.reshape(-1)
         weight = (loss.weight + torch.zeros_like(loss.target)).reshape(-1)
-        bound, r = weight * loss.delta, prediction - target
+        bound, r = weight * kink, prediction - target
         return Bent(target, weight, bound, bound, r.clamp_min(0) + mu / bound, (-r).clamp_min(0) + mu / bound)
 
     @property
@@ -113,8 +113,7 @@ class Bent:
     def products(self) -> Tensor:
         return torch.stack([self.over * self.above, self.under * self.below])
 
-    def second(self, d: Slope) -> Tensor:
-        assert isinstance(d, Bent)
+    def second(self, d: Any) -> Tensor:
         return torch.stack([d.over * d.above, d.under * d.below])
 
     def offset(self, loss: Loss, prediction: Tensor, change: Tensor) -> Tensor:
@@ -142,4 +141,4 @@ class Bent:
 
 
 def first_slope(loss: Loss, prediction: Tensor, mu: float) -> Slope:
-    return Bent.flat(loss, prediction, mu) if isinstance(loss, Huber) else Smooth()
+    return Smooth() if loss.kink is None else Bent.flat(loss, loss.kink, prediction, mu)

@@ -14,15 +14,15 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.certificates import Gap
-from provenet.cones import Cones, Projection, project
-from provenet.gauges import ConeNuclear
-from provenet.losses import Huber
+from provenet.cones import Projection, Table, project
+from provenet.gauges import ConeGauge
 from provenet.problem import Program
 from provenet.solvers.interior.blocks import LinAlgError
 from provenet.solvers.interior.pairs.ipm import Iterate, advance, central, objective
-from provenet.solvers.interior.pairs.pairs import Pairs, Table
+from provenet.solvers.interior.pairs.pairs import DistinctRows, Pairs
 from provenet.solvers.interior.pairs.slope import first_slope
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.needs import DOUBLE, TABLE
 from provenet.variable import Factors
 
 _FIRST = 0.5  # of the objective: the complementarity of the first iterate
@@ -51,7 +51,7 @@ class Prices:
 
     last: Projection
 
-    def at(self, table: Table, which: Tensor, wanted: Tensor, enough: float) -> tuple[Prices, Tensor]:
+    def at(self, table: DistinctRows, which: Tensor, wanted: Tensor, enough: float) -> tuple[Prices, Tensor]:
         """‖Proj_K(wanted)‖ of some pairs (B,), wanted (B, p), or a bound of it that is no larger than ``enough``."""
         if len(which) == 0:
             return self, wanted.new_zeros(0)
@@ -66,7 +66,7 @@ class Prices:
         return Prices(Projection(**updated)), torch.linalg.vector_norm(found.point, dim=1)
 
     @staticmethod
-    def none(table: Table) -> Prices:
+    def none(table: DistinctRows) -> Prices:
         P, (N, p) = 2 * len(table.cones.signs), table.rows.shape
         width = min(p, N) + 1
         zeros = table.rows.new_zeros(P, width)
@@ -77,7 +77,7 @@ class Prices:
 
 @dataclass(frozen=True)
 class ReluState:
-    table: Table
+    table: DistinctRows
     prices: Prices
     given: Factors
     iterate: Iterate | None = None
@@ -87,44 +87,41 @@ class ReluState:
 
 @dataclass(frozen=True)
 class WorkingSet(Method[ReluState]):
-    """first: pairs to begin with; None: all, or as many as have `_FILL` unknowns a sample; for Huber all."""
+    """first: pairs to begin with; None: all, or as many as have `_FILL` unknowns a sample; with kinks all."""
 
     first: int | None = None
 
     name = "working_set"
+    needs = (TABLE, DOUBLE)
     patience = 4
     max_steps = 60
 
-    def refuses(self, program: Program) -> str | None:
+    def declines(self, program: Program[ConeGauge[Table]]) -> str | None:
         op = program.operator
-        if not isinstance(program.gauge, ConeNuclear) or not isinstance(program.gauge.cones, Cones):
-            return "it needs the ReLU program of a block with a table of rows."
         if op.q != 1 or op.output_shape[-1] != 1:
             return f"it needs one output; this program has {max(op.q, op.output_shape[-1])}."
-        if op.dtype != torch.float64:
-            return "it works in float64 only."
-        squares = len(program.gauge.cones.rows) * op.p * (op.p + 1) / 2
+        squares = len(program.gauge.region.rows) * op.p * (op.p + 1) / 2
         if squares > _MOST_SQUARES:
             return f"the squares of its rows are {squares:.2g} numbers, more than {_MOST_SQUARES:.0e}."
         return None
 
-    def memory(self, program: Program) -> int:
-        op, cones = program.operator, program.gauge.cones  # type: ignore[attr-defined]
-        n, N, pairs = op.kernel_rows, len(cones.rows), self._first(program)
+    def memory(self, program: Program[ConeGauge[Table]]) -> int:
+        op = program.operator
+        n, N, pairs = op.kernel_rows, len(program.gauge.region.rows), self._first(program)
         system = min(pairs, op.n_gates) * op.p * n + 2 * min(pairs * op.p, n) ** 2
         return 8 * (system + 24 * pairs * N + N * op.p * (op.p + 1) // 2)
 
-    def work(self, program: Program) -> float:
+    def work(self, program: Program[ConeGauge[Table]]) -> float:
         op = program.operator
         return float(op.kernel_rows) * op.p * min(self._first(program), 2 * op.n_gates) * op.p
 
-    def init(self, program: Program, start: Factors | None) -> ReluState:
+    def init(self, program: Program[ConeGauge[Table]], start: Factors | None) -> ReluState:
         op = program.operator
-        table = Table.of(program.gauge.cones)  # type: ignore[attr-defined]
+        table = DistinctRows.of(program.gauge.region)
         given = Factors.empty(op.p, 1, op.space) if start is None else start
         return ReluState(table, Prices.none(table), given)
 
-    def step(self, program: Program, state: ReluState) -> ReluState:
+    def step(self, program: Program[ConeGauge[Table]], state: ReluState) -> ReluState:
         target = _FIRST_STEP
         for _ in range(_TARGETS):  # a look is dear: few steps, each to just below a round number
             target *= _STEP if state.gap <= 2 * target else 1.0
@@ -139,25 +136,25 @@ class WorkingSet(Method[ReluState]):
             state = replace(state, stuck=True)
         return state
 
-    def look(self, program: Program, state: ReluState, gap: Gap) -> ReluState:
+    def look(self, program: Program[ConeGauge[Table]], state: ReluState, gap: Gap) -> ReluState:
         return state if state.iterate is None else replace(state, gap=min(max(gap.relative, 1e-16), 1.0))
 
     def finished(self, state: ReluState) -> bool:
         return state.stuck
 
-    def point(self, program: Program, state: ReluState) -> Point:
+    def point(self, program: Program[ConeGauge[Table]], state: ReluState) -> Point:
         factors = state.given if state.iterate is None else _neurons(state.iterate)
         return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors)
 
-    def _first(self, program: Program) -> int:
+    def _first(self, program: Program[ConeGauge[Table]]) -> int:
         op = program.operator
         if self.first is not None:
             return min(self.first, 2 * op.n_gates)
-        if isinstance(program.loss, Huber):  # pairs that join late push samples over its kinks
+        if program.loss.kink is not None:  # pairs that join late push samples over its kinks
             return 2 * op.n_gates
         return min(max(64, _FILL * op.kernel_rows // op.p), 2 * op.n_gates)
 
-    def _begin(self, program: Program, state: ReluState) -> ReluState:
+    def _begin(self, program: Program[ConeGauge[Table]], state: ReluState) -> ReluState:
         """The pairs that the zero network misses most, and those of the start, all at central points."""
         op, table = program.operator, state.table
         every, few, prices = torch.arange(2 * op.n_gates), self._first(program), state.prices
@@ -177,7 +174,7 @@ class WorkingSet(Method[ReluState]):
         iterate = replace(iterate, slope=first_slope(program.loss, iterate.prediction, mu))
         return replace(state, prices=prices, iterate=iterate)
 
-    def _round(self, program: Program, state: ReluState, aim: float) -> ReluState:
+    def _round(self, program: Program[ConeGauge[Table]], state: ReluState, aim: float) -> ReluState:
         """Iterations until the complementarity has fallen enough; then pairs leave and join."""
         at, beta, table = state.iterate, program.beta, state.table
         assert at is not None
@@ -192,7 +189,7 @@ class WorkingSet(Method[ReluState]):
                 break
         return self._priced(program, replace(state, iterate=at))
 
-    def _priced(self, program: Program, state: ReluState) -> ReluState:
+    def _priced(self, program: Program[ConeGauge[Table]], state: ReluState) -> ReluState:
         """The gap over all pairs; those that have closed leave, those above β join."""
         at, beta, table = state.iterate, program.beta, state.table
         assert at is not None
@@ -228,19 +225,19 @@ class WorkingSet(Method[ReluState]):
         return replace(state, prices=prices, iterate=at, gap=gap)
 
 
-def _wanted(program: Program, theta: Tensor) -> Tensor:
+def _wanted(program: Program[ConeGauge[Table]], theta: Tensor) -> Tensor:
     """−s·A_k*Θ of all pairs, (2P, p): what their neurons would like to be."""
     slope = program.operator.adjoint(theta)[:, :, 0]
     return torch.cat([-slope, slope])
 
 
-def _pairs(program: Program, table: Table, which: Tensor) -> Pairs:
+def _pairs(program: Program[ConeGauge[Table]], table: DistinctRows, which: Tensor) -> Pairs:
     P = program.operator.n_gates
     sign = torch.where(which < P, 1.0, -1.0).to(table.rows.dtype)
     return Pairs.of(program, table, which % P, sign)
 
 
-def _own_polar(program: Program, at: Iterate) -> Tensor:
+def _own_polar(program: Program[ConeGauge[Table]], at: Iterate) -> Tensor:
     """‖AᵀΘ − Kᵀλ‖ (J,): the iterate's own multipliers bound the polar of its pairs."""
     theta = at.slope.theta(program.loss, at.prediction)
     return torch.linalg.vector_norm(at.pairs.adjoint(theta) - at.pairs.pushed(at.multipliers), dim=1)
