@@ -18,6 +18,7 @@ from provenet.certificates import DualPoint, Gap, duality_gap
 from provenet.problem import Program, Units
 from provenet.reductions import Reduction
 from provenet.solvers.needs import Ability
+from provenet.solvers.offers import Offer, Task
 from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size
 from provenet.variable import Factors
@@ -79,6 +80,14 @@ class Method(ABC, Generic[State]):
     def memory(self, program: Program[Any]) -> int:
         """Bytes a run will allocate beyond the program itself, told before anything is allocated."""
         return 4 * program.operator.stack_bytes
+
+    def offer(self, task: Task) -> Offer:
+        """What it would take for a program that it does not refuse; cheap to ask, as `refuses` is."""
+        return Offer(self.memory(task.program))
+
+    def ends(self, program: Program[Any]) -> bool:
+        """Whether nothing follows where it was asked for by name; else those that finish do, if it stops short."""
+        return True
 
     def work(self, program: Program[Any]) -> float:
         """Multiply-adds of the largest product of a step: how many threads are worth their while."""

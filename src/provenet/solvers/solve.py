@@ -136,7 +136,7 @@ def _run(
             raise
     small, back = reduced(program, STANDARD)
     begin = None if start is None else back.start(start)
-    done, name = run_stages(small, plan(small, method), limits, begin, tell)
+    done, name = run_stages(small, plan(small, method, limits.tol), limits, begin, tell)
     return returned(done, program, back), name
 
 

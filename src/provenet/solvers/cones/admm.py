@@ -16,6 +16,7 @@ from provenet.solvers.loop import Point
 from provenet.solvers.needs import CONES, KERNEL
 from provenet.solvers.neurons.amplitudes import best_amplitudes
 from provenet.solvers.neurons.place import place
+from provenet.solvers.offers import Offer, Task
 from provenet.solvers.stacks.admm import ADMM, ADMMState
 
 
@@ -37,6 +38,9 @@ class ConeADMM(ADMM):
         op = program.operator
         rows = program.gauge.region.rows.shape[0]
         return op.dtype.itemsize * (op.kernel_rows**2 + 2 * op.n_gates * (3 * rows + 20 * op.p)) + 2 * op.held_bytes
+
+    def offer(self, task: Task) -> Offer:
+        return Offer(self.memory(task.program))
 
     def point(self, program: Program[ProxGauge], state: ADMMState) -> Point:
         at = best_amplitudes(program, place(program, program.gauge.factorise(state.a)))

@@ -22,11 +22,12 @@ from provenet.solvers.cones.faces import feasible
 from provenet.solvers.cones.frank_wolfe import fully_corrected, merge
 from provenet.solvers.cones.newton import face_step
 from provenet.solvers.loop import Method, Point
-from provenet.solvers.needs import CONES
+from provenet.solvers.needs import CONES, TABLE
 from provenet.solvers.neurons.amplitudes import best_amplitudes
 from provenet.solvers.neurons.escape import line_search
 from provenet.solvers.neurons.newton import NewtonSettings
 from provenet.solvers.neurons.place import Place, gaussian, place
+from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors, Stack
 
 _SETTLED = 1e-2  # a step that gains less than this part of the best since the last escape has little more to give
@@ -69,6 +70,11 @@ class ConeBM(Method[ConeBMState]):
 
     def in_units(self, units: Units) -> ConeBM:
         return replace(self, spread=self.spread / units.z**0.5)
+
+    def offer(self, task: Task) -> Offer:
+        """It needs no table of rows; where there is one, Frank–Wolfe knows all violated cones at once."""
+        alone = not TABLE.of(task.program)
+        return Offer(self.memory(task.program), 0.0, 50 * task.product, 5 * task.decades, alone, alone)
 
     def work(self, program: Program) -> float:
         op = program.operator

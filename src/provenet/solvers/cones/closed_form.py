@@ -22,6 +22,7 @@ from torch import Tensor
 from provenet.problem import Program
 from provenet.solvers.loop import Method, Point, Refused
 from provenet.solvers.needs import GATED_ROWS, SPIKE_FREE, SQUARED
+from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors
 
 _SAME = 1e-7  # of the largest: singular values closer than this are one
@@ -44,6 +45,9 @@ class ClosedForm(Method[Factors]):
     def memory(self, program: Program) -> int:
         op = program.operator
         return op.dtype.itemsize * 4 * (op.output_shape[0] + op.p) * op.q
+
+    def offer(self, task: Task) -> Offer:
+        return Offer(self.memory(task.program), 0.0, task.product, starts=True)
 
     def init(self, program: Program, start: Factors | None) -> Factors:
         return _factors(program)

@@ -16,8 +16,9 @@ from provenet.problem import Program
 from provenet.solvers.cones.face_newton import improved
 from provenet.solvers.cones.second_layers import best_second_layers, distinct
 from provenet.solvers.loop import Method, Point
-from provenet.solvers.needs import CONES
+from provenet.solvers.needs import CONES, TABLE
 from provenet.solvers.neurons.place import Place, place
+from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors
 from provenet.vectors import unit
 
@@ -48,6 +49,13 @@ class FrankWolfe(Method[FrankWolfeState]):
     needs = (CONES,)
     patience = 200
     max_steps = 2_000
+
+    def offer(self, task: Task) -> Offer:
+        """It goes over the cones one by one: for tables of rows."""
+        op = task.program.operator
+        searched = float(op.kernel_rows) * op.n_gates * op.p**2
+        tabled = TABLE.of(task.program)
+        return Offer(self.memory(task.program), 0.0, task.product + 10 * searched, 10 * task.decades, tabled, tabled)
 
     def init(self, program: Program[ConeGauge], start: Factors | None) -> FrankWolfeState:
         op = program.operator

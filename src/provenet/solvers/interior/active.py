@@ -16,6 +16,7 @@ from provenet.certificates import Gap, duality_gap
 from provenet.problem import Program
 from provenet.solvers.interior.ipm import IPM, IPMState
 from provenet.solvers.loop import Method, Point
+from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors
 
 _ENTER = 1.0 - 1e-6  # of β: gates whose polar is above this join the working set
@@ -46,6 +47,9 @@ class ActiveIPM(Method[WorkingSetState]):
 
     def memory(self, program: Program) -> int:
         return 0  # gates join only while the inner method has room
+
+    def offer(self, task: Task) -> Offer:
+        return Offer(self.memory(task.program), 0.0, task.product, 5 * task.decades, finishes=True)
 
     def init(self, program: Program, start: Factors | None) -> WorkingSetState:
         op = program.operator

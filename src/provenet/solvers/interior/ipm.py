@@ -25,6 +25,7 @@ from provenet.solvers.interior.rows import Fit, block_size, prepare
 from provenet.solvers.interior.start import cold_centre, warm_centre
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.needs import DOUBLE, GATED_ROWS, NUCLEAR, SQUARED
+from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors, factorise
 
 
@@ -60,6 +61,13 @@ class IPM(Method[IPMState]):
         n = min(samples, size)
         dense = 0 if op.q == 1 and samples <= size else 3 * samples * size
         return op.dtype.itemsize * (dense + 6 * n * n + 2 * op.q * unknowns * n + 3 * unknowns**2)
+
+    def offer(self, task: Task) -> Offer:
+        """A Newton matrix of the unknowns a step; few steps, whatever β is."""
+        op = task.program.operator
+        unknowns, n = unknowns_of(op), min(op.output_shape[0], op.n_gates * op.p)
+        step = 1.5 * unknowns * n * (n + unknowns) * op.q + n**3 / 6
+        return Offer(self.memory(task.program), 0.0, step, 2 * task.decades, starts=True)
 
     def init(self, program: Program, start: Factors | None) -> IPMState:
         op, fit = program.operator, prepare(program)

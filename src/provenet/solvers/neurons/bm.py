@@ -20,10 +20,13 @@ from provenet.solvers.neurons.amplitudes import best_amplitudes
 from provenet.solvers.neurons.escape import escape
 from provenet.solvers.neurons.newton import Damping, NewtonSettings, newton_step
 from provenet.solvers.neurons.place import Place, compress, gaussian, place
+from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors
 
 _REST = 3  # steps between two escapes
 _SETTLED = 0.05  # a step that gains less than this part of the gap has nothing more to give: time to escape
+
+_DENSE_WORK = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,14 @@ class BM(Method[BMState]):
         neurons = self._first_width(program)
         formed = 0 if is_large(op) else 4 * op.stack_bytes
         return formed + op.dtype.itemsize * (12 * neurons * (op.p + op.q) + 16 * math.prod(op.output_shape))
+
+    def offer(self, task: Task) -> Offer:
+        """The only way where stacks are too large to be worked on; a finish, quadratic, everywhere else."""
+        program, op = task.program, task.program.operator
+        wide = op.q > op.output_shape[-1]  # neurons then cost far less than stacks
+        large = is_large(op) or (wide and float(op.kernel_rows) * op.n_gates * op.p * op.q > _DENSE_WORK)
+        step = 0.0 if large else 50 * task.product
+        return Offer(self.memory(program), 0.0, step, 5 * task.decades, starts=large, finishes=True)
 
     def _first_width(self, program: Program) -> int:
         """Neurons of the start, or as many as an escape may add a few times."""

@@ -21,10 +21,14 @@ from provenet.gauges import ProxGauge
 from provenet.problem import Program, Units
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.needs import KERNEL, PROX
+from provenet.solvers.offers import Offer, Task
 from provenet.solvers.stacks.active import ActiveForward
 from provenet.solvers.stacks.kernel import KernelSolve
 from provenet.solvers.stacks.scale import gradient_curvature
 from provenet.variable import Factors, Stack
+
+_FACTORISATIONS = 4  # until ρ has settled
+_MOST_ROWS = 20_000  # of a kernel that is worth its factorisation
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,18 @@ class ADMM(Method[ADMMState]):
     def memory(self, program: Program[Any]) -> int:
         n = program.operator.kernel_rows
         return n * n * program.operator.dtype.itemsize + 7 * program.operator.stack_bytes
+
+    def offer(self, task: Task) -> Offer:
+        """A few factorisations of the kernel, then a prox, A, A* and a solve a step."""
+        op, quadratic = task.program.operator, task.program.loss.quadratic
+        rows = float(op.kernel_rows)
+        setup = 0.5 * rows**2 * op.n_gates * min(op.p, 1 + op.p / op.n_gates) + _FACTORISATIONS * rows**3 / 12
+        steps = (10 if quadratic else 30 * (1 + task.crowding / 8)) * task.decades * task.hardship
+        step = 2 * task.product + rows**2 * op.output_shape[-1]
+        return Offer(self.memory(task.program), setup, step, steps, starts=rows <= _MOST_ROWS)
+
+    def ends(self, program: Program[Any]) -> bool:
+        return False  # its last digits may take very long
 
     def init(self, program: Program[ProxGauge], start: Factors | None) -> ADMMState:
         op, loss = program.operator, program.loss

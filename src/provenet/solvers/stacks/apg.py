@@ -17,7 +17,8 @@ from provenet.certificates import Gap
 from provenet.gauges import ProxGauge
 from provenet.problem import Program
 from provenet.solvers.loop import Method, Point
-from provenet.solvers.needs import PROX
+from provenet.solvers.needs import NUCLEAR, PROX
+from provenet.solvers.offers import Offer, Task
 from provenet.solvers.stacks.active import BULKY_BYTES, ActiveForward
 from provenet.solvers.stacks.scale import gradient_curvature
 from provenet.variable import Factors, Stack
@@ -25,6 +26,7 @@ from provenet.variable import Factors, Stack
 _NEAR = 0.99  # of β: a closed gate whose polar is above it may open soon
 _DOUBLINGS = 200  # of L, in a step
 _HAIR = 1e-15  # of a prediction: what rounding may change in it
+_KINKED = 10  # times as many steps where curvature ends at a kink
 _ENTERING = 0.25  # of all gates: so many closed ones may enter at a look, those with the largest polar
 
 
@@ -57,6 +59,15 @@ class APG(Method[APGState]):
 
     def memory(self, program: Program) -> int:
         return 6 * program.operator.stack_bytes
+
+    def offer(self, task: Task) -> Offer:
+        """A and A* on the gates in use, and now and then a step once more.  It crawls where curvature is far from even;
+        norms other than weight decay's have nothing else to finish."""
+        loss, crowding = task.program.loss, task.crowding**2
+        uneven = 1 + crowding / (4 if loss.quadratic else 60)
+        steps = 75 * task.decades * task.hardship * (uneven if loss.kink is None else _KINKED * uneven)
+        finishes = not NUCLEAR.of(task.program)
+        return Offer(self.memory(task.program), 0.0, 1.5 * task.product, steps, starts=True, finishes=finishes)
 
     def init(self, program: Program[ProxGauge], start: Factors | None) -> APGState:
         op = program.operator

@@ -27,6 +27,7 @@ from provenet.problem import Program
 from provenet.solvers.loop import Limits, Method, Point, run
 from provenet.solvers.needs import NARROWS, NUCLEAR, PROX
 from provenet.solvers.neurons.place import Place, place
+from provenet.solvers.offers import Offer, Task
 from provenet.solvers.stacks.apg import APG
 from provenet.solvers.status import Status
 from provenet.variable import ByGate, Factors
@@ -34,6 +35,8 @@ from provenet.vectors import unit
 
 _SHARE = 0.02  # of the gap: as well is the program on the subspace solved
 _LEAST = 1e-13  # its relative gap, from which on rounding has the say
+_LONG = 128  # weights of a first layer from which on a few directions of it are the smaller program;
+_DIRECTIONS = 8  # they come to so many a gate
 _SAME = 1e-9  # directions closer than this are one
 
 
@@ -69,6 +72,14 @@ class Subspace(Method[SubspaceState]):
         op = program.operator
         features = op.kernel_rows * op.n_gates * min(self.directions, op.p) * (op.q // op.output_shape[-1])
         return 4 * op.stack_bytes + 4 * features * op.dtype.itemsize
+
+    def offer(self, task: Task) -> Offer:
+        """A*, and the proximal gradient on the few directions that each gate has by then."""
+        op = task.program.operator
+        inner = 4.0 * self.rounds * self.inner_steps * op.kernel_rows * op.n_gates * _DIRECTIONS * op.q
+        steps = 2.5 * task.decades * task.hardship
+        starts = op.n_gates > 1 and op.p >= _LONG
+        return Offer(self.memory(task.program), 0.0, task.product + inner, steps, starts)
 
     def init(self, program: Program[ProxGauge], start: Factors | None) -> SubspaceState:
         op = program.operator

@@ -32,6 +32,7 @@ from provenet.solvers.interior.newton import centre_at
 from provenet.solvers.interior.rows import Fit, prepare
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.needs import DOUBLE, GATED_ROWS, SQUARED, TABLE
+from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors
 
 _SHARE = 0.7  # the largest ‖A_kᵀu‖ of a cold start, over the middle of the cones, as a share of β
@@ -72,6 +73,16 @@ class Copositive(Method[CopositiveState]):
         unknowns, size, samples = _unknowns(op), op.n_gates * op.p, op.output_shape[0]
         n = min(samples, size)
         return op.dtype.itemsize * (3 * samples * size + 6 * n * n + 2 * op.q * unknowns * n + 4 * unknowns**2)
+
+    def offer(self, task: Task) -> Offer:
+        """In the plane its neurons are the optimum's; elsewhere it is a bound, for who asks."""
+        op = task.program.operator
+        unknowns, n = float(_unknowns(op)), min(op.output_shape[0], op.n_gates * op.p)
+        step = 0.5 * op.q * unknowns * n * (unknowns + n) + unknowns**3 / 3
+        return Offer(self.memory(task.program), 0.0, step, 3 * task.decades, starts=op.p <= 2)
+
+    def ends(self, program: Program) -> bool:
+        return program.operator.p <= 2
 
     def init(self, program: Program[ConeGauge[Table]], start: Factors | None) -> CopositiveState:
         op = program.operator

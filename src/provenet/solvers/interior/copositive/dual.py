@@ -92,6 +92,9 @@ class CopositiveDual(Method[DualState]):
         """Walls that join a gate's in a step."""
         return max(_FEW, len(program.gauge.region.rows) // _ROWS_A_WALL) if self.walls is None else self.walls
 
+    def ends(self, program: Program) -> bool:
+        return False
+
     def init(self, program: Program[ConeGauge[Table]], start: Factors | None) -> DualState:
         op = program.operator
         given = Factors.empty(op.p, op.q, op.space) if start is None else start

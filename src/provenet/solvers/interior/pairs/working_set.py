@@ -23,6 +23,7 @@ from provenet.solvers.interior.pairs.pairs import DistinctRows, Pairs
 from provenet.solvers.interior.pairs.slope import first_slope
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.needs import DOUBLE, TABLE
+from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors
 
 _FIRST = 0.5  # of the objective: the complementarity of the first iterate
@@ -114,6 +115,9 @@ class WorkingSet(Method[ReluState]):
     def work(self, program: Program[ConeGauge[Table]]) -> float:
         op = program.operator
         return float(op.kernel_rows) * op.p * min(self._first(program), 2 * op.n_gates) * op.p
+
+    def offer(self, task: Task) -> Offer:
+        return Offer(self.memory(task.program), 0.0, self.work(task.program), task.decades, starts=True)
 
     def init(self, program: Program[ConeGauge[Table]], start: Factors | None) -> ReluState:
         op = program.operator

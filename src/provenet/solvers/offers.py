@@ -1,0 +1,68 @@
+"""What a method would take for a program: told without working, so that a plan can compare methods it does not know.
+
+Work is counted in multiply-adds, of which a core does about 1e10 a second: what is slower counts for more of them.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from provenet.problem import Program
+
+_CALLS = 3e6  # what the calls of a step take, however small its products
+_LARGE = 2e8  # a product beyond this runs at twice the speed
+_BYTE = 2.0  # to read a byte from memory
+_USUAL = 0.01  # of β_max: the β for which steps are told; they grow with the root of what it is below
+
+
+@dataclass(frozen=True)
+class Offer:
+    """bytes: that a run allocates beyond the program.  setup, step: the work before the first step, and of each.
+    steps: about as many until the gap is proven.  starts: whether it is good from nothing; finishes: whether it is
+    where others crawl.  Neither: it runs only if asked for."""
+
+    bytes: int
+    setup: float = 0.0
+    step: float = math.inf
+    steps: float = 1.0
+    starts: bool = False
+    finishes: bool = False
+
+    @property
+    def work(self) -> float:
+        return self.setup + self.steps * (self.step + _CALLS)
+
+
+@dataclass(frozen=True)
+class Task:
+    """A program, and the relative gap that is to be proven."""
+
+    program: Program[Any]
+    tol: float
+
+    @property
+    def decades(self) -> float:
+        """How many digits are asked for."""
+        return max(math.log10(1 / self.tol), 1.0)
+
+    @cached_property
+    def hardship(self) -> float:
+        """How many times more steps than at the usual β; β_max is known to the program once it has been asked."""
+        share = self.program.beta / self.program.beta_max if self.program.beta_max > 0 else 1.0
+        return min(max((_USUAL / max(share, 1e-300)) ** 0.5, 0.2), 100.0)
+
+    @property
+    def crowding(self) -> float:
+        """First layers' weights, behind all gates, for each row of predictions: where many, curvature is uneven."""
+        op = self.program.operator
+        return op.n_gates * op.p / op.kernel_rows
+
+    @property
+    def product(self) -> float:
+        """The work of A on a stack, or of A*: its multiply-adds, and reading what the operator holds for every gate."""
+        op = self.program.operator
+        numbers = float(op.kernel_rows) * op.n_gates * op.p * op.q
+        return 0.5 * (numbers + min(numbers, _LARGE)) + _BYTE * op.held_bytes
