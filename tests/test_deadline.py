@@ -67,14 +67,14 @@ def test_bounds_had_at_once_hold_as_well(p: int, c: int) -> None:
             assert ConeNuclear(region).polar(G).kind == "deterministic"
 
 
-def test_only_who_can_tell_gets_a_projection_that_is_not_finished() -> None:
+def test_a_projection_that_is_not_finished_says_so() -> None:
     region, g = cones(40, 8, 5), normal(5, 8, seed=6)
     whole = project(region.rows, region.signs, g)
     with deadline.within(0.0):
-        same = project(region.rows, region.signs, g)
-        short = project(region.rows, region.signs, g, hurried=True)
-    assert torch.equal(whole.point, same.point)
+        short = project(region.rows, region.signs, g)
+    assert float(whole.violation.max()) < 1e-10
     assert float(short.violation.max()) > 1e-3
+    assert bool((short.multipliers >= 0).all())
     assert bool((short.point.norm(dim=1) >= whole.point.norm(dim=1)).all())  # multipliers certify all the same
 
 
@@ -122,7 +122,7 @@ def test_what_was_reached_since_the_last_look_survives_an_interrupt(problem: pn.
 
 def test_an_interrupted_certificate_is_had_at_once(problem: pn.Problem, monkeypatch: pytest.MonkeyPatch) -> None:
     module = sys.modules[pn.solve.__module__]  # its name is that of the function
-    real, calls = module.certify, []
+    real, calls = module.network_certificate, []
 
     def impatient(*arguments):  # type: ignore[no-untyped-def]
         calls.append(deadline.left())
@@ -130,7 +130,7 @@ def test_an_interrupted_certificate_is_had_at_once(problem: pn.Problem, monkeypa
             raise KeyboardInterrupt
         return real(*arguments)
 
-    monkeypatch.setattr(module, "certify", impatient)
+    monkeypatch.setattr(module, "network_certificate", impatient)
     solution = pn.solve(problem, "bm", tol=1e-4)
     assert calls == [math.inf, 0.0]
     assert solution.status in (pn.Status.INTERRUPTED, pn.Status.SOLVED)

@@ -3,6 +3,8 @@
     with deadline.within(10.0):
         ...            # long inner loops ask ``deadline.over()`` and end with the best that they have
 
+What cannot ask while it runs, a factorisation, is not begun where ``deadline.affords(work)`` says no; where there is no
+other way, ``deadline.need(work)`` ends the method.
 Who asks must be able to end early and be right: a bound is then looser, a search shorter, never wrong.
 """
 
@@ -13,6 +15,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+SPEED = 2e9  # multiply-adds a second that factorisations reach at least, on one core
+
+
+class TooLong(Exception):
+    """What is asked for cannot be done in the time left."""
+
 
 _ENDS: ContextVar[float] = ContextVar("ends", default=math.inf)  # by time.perf_counter
 
@@ -35,3 +44,14 @@ def over() -> bool:
 def left() -> float:
     """Seconds, infinite without a deadline, never negative."""
     return max(_ENDS.get() - time.perf_counter(), 0.0)
+
+
+def affords(work: float) -> bool:
+    """Whether so many multiply-adds, of one operation that nothing can interrupt, are done in the time left."""
+    return work <= SPEED * left()
+
+
+def need(work: float) -> None:
+    """Raises `TooLong` where so many multiply-adds are not affordable: the method ends at the best point seen."""
+    if not affords(work):
+        raise TooLong

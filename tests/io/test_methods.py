@@ -20,7 +20,7 @@ from provenet.solvers.reference.cvx import CVX
 from provenet.solvers.stacks.admm import ADMM
 
 CHANGED = [
-    BM(seed=3, rank=None, learning_rate=0.5, newton=NewtonSettings(cg_steps=7)),
+    BM(seed=3, rank=None, spread=0.5, newton=NewtonSettings(cg_steps=7)),
     CVX("SCS", {"eps": 1e-7, "verbose": False}),
     ADMM(rho=0.25),
 ]
@@ -56,7 +56,7 @@ def test_a_class_of_ones_own_is_told_and_left_out() -> None:
     assert set(written) == {"not_saved"}
 
 
-@pytest.mark.parametrize("saved", [{"method": "Own", "settings": {}}, {"method": "Method"}, {"method": 3}])
+@pytest.mark.parametrize("saved", [{"method": "own", "settings": {}}, {"method": "bm"}, {"method": 3}])
 def test_damage_is_noticed(saved: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"method|settings"):
         decode(saved)

@@ -38,7 +38,7 @@ def test_between_the_relaxation_and_the_optimum(loss: str) -> None:
     rng = np.random.default_rng(0)
     problem = posed("mlp", rng.standard_normal((20, 4)), targets(rng, 20, 3, loss), loss=loss, gates=12)
     bound = pn.solve(problem, CopositiveDual(accuracy=1e-4))
-    optimum = pn.solve(problem, "bm", tol=1e-4, max_seconds=2).certificate
+    optimum = pn.solve(problem, "bm", tol=1e-4, max_steps=8).certificate
     assert bound.lower_bound <= min(optimum.primal, bound.certificate.primal)
     assert bound.lower_bound >= 0.998 * optimum.primal
     assert bound.certificate.primal <= 1.01 * optimum.primal

@@ -92,7 +92,7 @@ def branch_and_bound(
 
 def _evaluate(cones: Table, G: Tensor, pull: Tensor, gate: Tensor, best: Tensor, where: Tensor) -> Tensor:
     """f = ‖Proj_K(pull)‖ from above (M,); the projections are tried as better points of their gates."""
-    found = project(cones.rows, cones.signs[gate], pull, hurried=True)
+    found = project(cones.rows, cones.signs[gate], pull)
     length = torch.linalg.vector_norm(found.point, dim=1)
     u = found.point / length.clamp_min(1e-300)[:, None]
     value = torch.linalg.vector_norm(torch.bmm(G[gate].mT, u[:, :, None]).squeeze(2), dim=1)

@@ -8,6 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.cones.base import Table
 from provenet.cones.exact import Faces, faces
 from provenet.cones.pca import cone_pca
@@ -108,7 +109,8 @@ class Cones(Table):
                 break
             close |= missing > 0
             most = min(int(close.sum(1).max()), u.shape[1])
-            if len(u) * most**2 * u.shape[1] > _PUSH_WORK:
+            work = len(u) * most**2 * u.shape[1]
+            if work > _PUSH_WORK or not deadline.affords(6 * work):
                 break
             order = torch.topk(torch.where(close, 1 + missing, 0.0), most, dim=1).indices
             used = torch.gather(self.signs[gate] * close, 1, order)

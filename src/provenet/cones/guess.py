@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provenet import batches
+from provenet import batches, deadline
 from provenet.space import Space
 
 _LEAST_SIDE = 12  # dimensions from which a guess pays
@@ -26,10 +26,14 @@ Guess = tuple[Tensor, Tensor]  # rows (B, m), their multipliers (B, m) ≥ 0
 
 
 def tight_rows(rows: Tensor, signs: Tensor, g: Tensor, enough: float) -> Guess | None:
-    """For points g (B, p), or None where a guess is not worth its while.  ``enough``: as `project` has it."""
+    """For points g (B, p), or None where a guess is not worth its while, or there is no time for one.
+
+    ``enough``: as `project` has it."""
     alive = torch.nonzero(rows.abs().amax(1) > 0).flatten() if rows.numel() else torch.arange(0, device=rows.device)
     N, p = len(alive), rows.shape[1]
     if p < _LEAST_SIDE or 2 * p >= N or N * p * (p + 1) / 2 > _MOST_SQUARES or bool((signs == 0).any()):
+        return None
+    if not deadline.affords(N * p * (p + 1) / 2):
         return None
     if len(rows) > N:
         rows, signs = rows[alive], signs[:, alive]
@@ -39,6 +43,8 @@ def tight_rows(rows: Tensor, signs: Tensor, g: Tensor, enough: float) -> Guess |
     size = torch.linalg.vector_norm(g, dim=1, keepdim=True).clamp_min(torch.finfo(g.dtype).tiny)
     found = []
     for some in torch.arange(len(g), device=g.device).split(max(_FEW, batches.count(N, batches.CORE, itemsize=4))):
+        if deadline.over():
+            return None
         short = (_BELOW * enough / size[some, 0]).to(torch.float32)
         found.append(_guess(table, squares, signs[some].to(torch.float32), (g[some] / size[some]).float(), short))
     row, multiplier = (torch.cat(parts) for parts in zip(*found, strict=True))
@@ -80,8 +86,8 @@ def _guess(rows: Tensor, squares: Tensor, signs: Tensor, g: Tensor, short: Tenso
         more = sound & ~found
         if not bool(more.all()):
             place, g, signs, short, lam, s, slack = (part[more] for part in (place, g, signs, short, lam, s, slack))
-            if len(place) == 0:
-                break
+        if len(place) == 0 or deadline.over():
+            break
     ratio, row = (last_lam / last_s).topk(p, dim=1)
     return row, torch.gather(last_lam, 1, row) * (ratio > 1)
 

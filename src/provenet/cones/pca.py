@@ -86,7 +86,7 @@ def _one_output(cones: Table, g: Tensor, enough: float) -> ConePCA:
     Where a bound is short ``enough`` before its projection is found, the cone's inner point bounds from below.
     """
     B, p = g.shape
-    both = project(cones.rows, cones.signs.repeat(2, 1), torch.cat([g, -g]), enough=enough, hurried=True)
+    both = project(cones.rows, cones.signs.repeat(2, 1), torch.cat([g, -g]), enough=enough)
     length = torch.linalg.vector_norm(both.point, dim=1)
     eps = torch.finfo(g.dtype).eps
     rounding = (p + 4) * eps * (torch.linalg.vector_norm(g, dim=1).repeat(2) + both.multipliers.sum(1))

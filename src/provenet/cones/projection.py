@@ -68,15 +68,14 @@ def project(
     g: Tensor,
     start: Projection | None = None,
     enough: float = 0.0,
-    hurried: bool = False,
 ) -> Projection:
     """The projection of g_k (B, p) on cone k, for rows Φ (N, p) of unit length, or zero, and signs ±1 (B, N).
 
     A sign of zero: that row does not bound that cone.
 
     ``start``: an earlier projection on the same cones, of nearby points.  ``enough``: a point g + Kᵀλ no longer than
-    this is taken as it is; the projection is shorter still.  ``hurried``: a deadline ends the search; ``violation``
-    then tells that points are outside, and multipliers still certify.
+    this is taken as it is; the projection is shorter still.  A deadline ends the search: ``violation`` then tells that
+    points are outside, and multipliers still certify.
     """
     B, p = g.shape
     width = min(p, unit_rows.shape[0]) + 1
@@ -84,11 +83,7 @@ def project(
     active = _Active(nobody, g.new_zeros(B, width), g.new_zeros(B, dtype=torch.long))
     if start is not None:
         _resume(active, start.rows, start.multipliers)
-    elif (
-        isinstance(unit_rows, Tensor)
-        and not (hurried and deadline.over())
-        and (guess := tight_rows(unit_rows, signs, g, enough)) is not None
-    ):
+    elif isinstance(unit_rows, Tensor) and (guess := tight_rows(unit_rows, signs, g, enough)) is not None:
         _resume(active, *guess)
     size, everyone = torch.linalg.vector_norm(g, dim=1), torch.arange(B, device=g.device)
     u = _settle(unit_rows, signs, g, active, everyone)
@@ -102,7 +97,7 @@ def project(
         best[open_] = torch.minimum(best[open_], length)
         more = (worst < -_VIOLATED * size[open_]) & shrinking & (active.count[open_] < width) & (length > enough)
         open_, row = open_[more], row[more]
-        if open_.numel() == 0 or (hurried and deadline.over()):
+        if open_.numel() == 0 or deadline.over():
             break
         active.row[open_, active.count[open_]] = row
         active.lam[open_, active.count[open_]] = 0.0
@@ -127,7 +122,9 @@ def _resume(active: _Active, rows: Tensor, multipliers: Tensor) -> None:
 
 
 def _settle(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, active: _Active, which: Tensor) -> Tensor:
-    """Least squares on the tight rows, dropping those whose multiplier would turn negative; the points (which, p)."""
+    """Least squares on the tight rows, dropping those whose multiplier would turn negative; the points (which, p).
+
+    A deadline leaves multipliers on the way there, none of them negative."""
     left = which
     slots = torch.arange(active.row.shape[1], device=g.device)
     for _ in range(active.row.shape[1] + 8):
@@ -144,7 +141,7 @@ def _settle(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, active: _Active,
         done = left[fine]
         active.lam[done, :most] = wanted[fine]
         left = left[~fine]
-        if left.numel() == 0:
+        if left.numel() == 0 or deadline.over():
             break
         lam, wanted, bad = lam[~fine], wanted[~fine], bad[~fine]
         ratio = torch.where(bad, lam / (lam - wanted).clamp_min(1e-300), torch.inf)

@@ -51,21 +51,25 @@ class Pairs(NamedTuple):
 
 def relaxed(cones: Table, G: Tensor, u: Tensor, target: Tensor) -> Tensor:
     """Upper bounds (B,) of max ‖G_kᵀu‖, for G (B, p, c), good points u (B, p) of the cones and bounds that suffice."""
-    R = torch.bmm(G, G.mT)
-    size = torch.linalg.matrix_norm(R, 2).clamp_min(1e-300)
-    unit, goal = R / size[:, None, None], target.square() / size
+    size = torch.linalg.svdvals(G)[:, 0].square().clamp_min(1e-300)
+    goal = target.square() / size
     eps = torch.finfo(G.dtype).eps
     depth = 8 * (sum(G.shape[1:]) + cones.rows.shape[0] + 4) * eps  # of a sum of products of these lengths
-    best = torch.linalg.eigvalsh(unit)[:, -1] + depth
+    best = torch.full_like(size, 1 + depth)
+    open_ = torch.nonzero(best > goal).flatten()
+    p, first = G.shape[1], min(G.shape[1] + 4, cones.rows.shape[0])
+    if open_.numel() == 0 or _work(len(open_), first) > _MOST_WORK or not deadline.affords(len(G) * _a_step(first, p)):
+        return (best * size).sqrt() * (1 + 4 * eps)
+    unit = torch.bmm(G, G.mT) / size[:, None, None]
     near, weight = _next_to(cones, u)
     pairs = _first_pairs(cones, unit, u, near, weight)
     accuracy = torch.full_like(best, _FIRST)
-    open_ = torch.nonzero(best > goal).flatten()
     pairs = pairs.select(open_)
     work = 0.0
     for _ in range(_ROUNDS):
-        work += _EACH * open_.numel() * float(pairs.weight.shape[1]) ** 3
-        if open_.numel() == 0 or work > _MOST_WORK or deadline.over():
+        count, width = pairs.weight.shape
+        work += _work(count, width)
+        if count == 0 or work > _MOST_WORK or not deadline.affords(count * _a_step(width, p)):
             break
         value, S, U = _minimise(unit[open_], pairs, goal[open_], accuracy[open_])
         best[open_] = torch.minimum(best[open_], value + depth * (1 + (S * pairs.weight).sum(1)))
@@ -76,9 +80,19 @@ def relaxed(cones: Table, G: Tensor, u: Tensor, target: Tensor) -> Tensor:
     return (best.clamp_min(0) * size).sqrt() * (1 + 4 * eps)
 
 
+def _work(gates: int, pairs: int) -> float:
+    """Multiply-adds of a round, about."""
+    return _EACH * gates * float(pairs) ** 3
+
+
+def _a_step(pairs: int, p: int) -> float:
+    """Multiply-adds of a step of Newton's in one gate, eigenvalues counted as what they take."""
+    return pairs**3 / 3 + 4.0 * pairs * p * p + 5.0 * p**3
+
+
 def _next_to(cones: Table, u: Tensor) -> tuple[Tensor, Tensor]:
     """Kᵀλ, λ ≥ 0, the point (B, p) of the dual cone next to u, and what its rounding is in proportion to (B,)."""
-    found = project(cones.rows, cones.signs, -u, hurried=True)  # −u + Kᵀλ
+    found = project(cones.rows, cones.signs, -u)  # −u + Kᵀλ
     return found.point + u, 1 + found.multipliers.sum(1)
 
 
@@ -88,7 +102,7 @@ def _first_pairs(cones: Table, R: Tensor, u: Tensor, near: Tensor, weight: Tenso
     At a maximum GGᵀu = λu − Σ_a μ_a a, and S = μ_a on the pairs (a, u) makes u an eigenvector of the sum.
     """
     slack = (u @ cones.rows.T) * cones.signs
-    held = project(cones.rows, cones.signs, torch.bmm(R, u[:, :, None]).squeeze(2), hurried=True)
+    held = project(cones.rows, cones.signs, torch.bmm(R, u[:, :, None]).squeeze(2))
     slack.scatter_add_(1, held.rows, -held.multipliers)
     slack.masked_fill_(torch.linalg.vector_norm(cones.rows, dim=1) == 0, torch.inf)
     few = min(u.shape[1] + 4, cones.rows.shape[0])
@@ -183,7 +197,7 @@ def _minimise(R: Tensor, pairs: Pairs, goal: Tensor, accuracy: Tensor) -> tuple[
         t[left] = torch.maximum(t[left], values + 1e-15)
         mu[left] = torch.where(decrement < _CAUGHT_UP, _SHRINK * mu[left], mu[left])
         left = left[(best[left] > goal[left]) & (failed == 0) & (mu[left] * (M + p) > accuracy[left])]
-        if left.numel() == 0 or deadline.over():
+        if left.numel() == 0 or not deadline.affords(left.numel() * _a_step(M, p)):
             break
     return best, at * real, U
 

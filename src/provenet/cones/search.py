@@ -57,7 +57,7 @@ def _steps(cones: Region, G: Tensor, u: Tensor, gate: Tensor, steps: int) -> tup
     last = None
     for _ in range(steps):
         pull = _pull(matrix[moving], u)
-        last = project(cones.rows, signs[moving], pull, last, hurried=True)
+        last = project(cones.rows, signs[moving], pull, last)
         norm = torch.linalg.vector_norm(last.point, dim=1, keepdim=True)
         feasible = (norm[:, 0] > 1e-12 * size[moving] ** 2) & (last.violation <= _HAIR * norm[:, 0])
         u = torch.where(feasible[:, None], last.point / norm.clamp_min(1e-300), cones.inside[gate[moving]])

@@ -28,6 +28,7 @@ _BARRIER_STEPS = 150
 _TOLERANCE = 1e-5
 _ROUNDS = 40
 _STEPS = 25
+_HALVINGS = 20
 
 
 class Factorisation(NamedTuple):
@@ -186,9 +187,5 @@ def _shorter(v: Tensor, step: Tensor, delta: float) -> float:
         s = delta + torch.hypot(torch.linalg.vector_norm(v, dim=1), v.new_tensor(delta))
         return float((s - delta * torch.log(2 * delta * s)).sum())
 
-    now, length = smooth(v), 1.0
-    while smooth(v + length * step) > now:
-        length /= 2
-        if length < 1e-6:
-            return 0.0
-    return length
+    now = smooth(v)
+    return next((0.5**k for k in range(_HALVINGS) if smooth(v + 0.5**k * step) <= now), 0.0)

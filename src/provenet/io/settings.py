@@ -11,7 +11,7 @@ import numpy as np
 
 from provenet.blocks import Block, make_block
 from provenet.io.schema import SchemaError, take
-from provenet.solvers import Method
+from provenet.solvers import METHODS, Method
 
 
 class NotSaved:
@@ -28,8 +28,10 @@ def encode(name: str, value: Any) -> Any:
         return value
     if isinstance(value, Block):
         return {"block": value.name, "settings": dict(value.settings())}
-    if isinstance(value, Method) and type(value) in _methods():
-        return {"method": type(value).__name__, "settings": {k: encode(k, v) for k, v in asdict(value).items()}}  # type: ignore[call-overload]
+    if isinstance(value, Method) and METHODS.get(value.name) is type(
+        value
+    ):  # another's class is code: no file names it
+        return {"method": value.name, "settings": {k: encode(k, v) for k, v in asdict(value).items()}}  # type: ignore[call-overload]
     if isinstance(value, dict):
         return {"pairs": [[encode(name, k), encode(name, v)] for k, v in value.items()]}
     if isinstance(value, (list, tuple)):
@@ -64,21 +66,10 @@ def decode_all(saved: dict[str, Any]) -> dict[str, Any]:
 
 
 def _method(name: str, settings: dict[str, Any]) -> Method[Any]:
-    kinds = {kind.__name__: kind for kind in _methods()}
-    if name not in kinds:
-        raise SchemaError(f"method: {name!r} is none of {', '.join(sorted(kinds))}")
-    kind: Any = kinds[name]
+    if name not in METHODS:
+        raise SchemaError(f"method: {name!r} is none of {', '.join(METHODS)}")
+    kind: Any = METHODS[name]
     for each in fields(kind):  # settings that are dataclasses themselves were written as their fields
         if each.name in settings and each.default_factory is not MISSING:
-            settings[each.name] = each.default_factory(**settings[each.name])
+            settings[each.name] = type(each.default_factory())(**settings[each.name])
     return kind(**settings)
-
-
-def _methods() -> list[type[Method[Any]]]:
-    """Those of this package: another's class is code, which no file names."""
-    found: list[type[Method[Any]]] = []
-    new = Method.__subclasses__()
-    while new:
-        found += new
-        new = [below for each in new for below in each.__subclasses__()]
-    return [kind for kind in found if kind.__module__.startswith("provenet.")]

@@ -156,6 +156,9 @@ def run(
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
             course.salvage()
+        except deadline.TooLong:  # another method may have an answer in the time left
+            status = Status.TIME_LIMIT if deadline.over() else Status.STALLED
+            course.salvage()
         except (
             ArithmeticError,
             np.linalg.LinAlgError,
@@ -223,7 +226,7 @@ class _Course:
             self.step += 1
 
     def salvage(self) -> None:
-        """After Ctrl-C: what the last step reached, if no look has seen it yet, judged in no time."""
+        """After a break: what the last step reached, if no look has seen it yet, judged in no time."""
         if self.state is None or self.seen == self.step:
             return
         with deadline.within(0.0):

@@ -122,8 +122,10 @@ def _kind(lower: Tensor, upper: Tensor) -> BoundKind:
 def _chunks(count: int) -> list[int]:
     """A few at first, for a bound that the others need not fall below; then as many as there were, up to `_CHUNK`."""
     sizes: list[int] = []
-    while (left := count - sum(sizes)) > 0:
-        sizes.append(min(left, _CHUNK, max(_FEW, sum(sizes))))
+    for _ in range(count):
+        sizes.append(min(count - sum(sizes), _CHUNK, max(_FEW, sum(sizes))))
+        if sum(sizes) == count:
+            break
     return sizes
 
 

@@ -16,7 +16,7 @@ from provenet import batches
 from provenet.operators.bases import lanes
 from provenet.operators.bases.base import Operator
 from provenet.operators.bases.batched import NeuronsByBatch
-from provenet.operators.bases.rank import paying_span
+from provenet.operators.bases.rank import is_affordable, paying_span
 from provenet.operators.bases.samples import BoundedBySamples
 from provenet.space import Space
 from provenet.variable import Factors, Stack
@@ -109,7 +109,8 @@ class FeatureOperator(BoundedBySamples):
         return FeatureOperator(few, self.outputs, self.cells_first)
 
     def reduced(self) -> tuple[Operator, Tensor] | None:
-        return self._reduced
+        known = "_reduced" in self.__dict__
+        return self._reduced if known or is_affordable(self.features) else None
 
     @cached_property
     def _reduced(self) -> tuple[Operator, Tensor] | None:

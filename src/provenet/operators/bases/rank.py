@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from provenet import deadline
+
 _ROWS = 2**16  # at a time, where they pass through a factorisation
 _PAYS = 0.9  # of the directions: with more of them in use, fewer are not worth the change
 
@@ -21,6 +23,13 @@ def span(rows: Tensor) -> Tensor:
     _, sigma, Vh = torch.linalg.svd(flat, full_matrices=False)
     rank = int((sigma > sigma.max() * max(rows.shape) * torch.finfo(rows.dtype).eps).sum())
     return Vh[: max(rank, 1)].T
+
+
+def is_affordable(rows: Tensor) -> bool:
+    """Whether there is time for their `span`, where there is a deadline."""
+    p = rows.shape[-1]
+    count = rows.numel() / max(p, 1)
+    return deadline.affords(2.0 * count * p * p + 6.0 * min(count, 4.0 * p) * p * min(count, p))
 
 
 def paying_span(rows: Tensor) -> Tensor | None:

@@ -11,7 +11,7 @@ from typing_extensions import Self
 from provenet import batches
 from provenet.operators.bases.base import GatedRows, Operator
 from provenet.operators.bases.features import FeatureOperator
-from provenet.operators.bases.rank import paying_span
+from provenet.operators.bases.rank import is_affordable, paying_span
 from provenet.space import Space
 from provenet.variable import Factors, Stack
 
@@ -136,7 +136,8 @@ class MLPOperator(Operator):
         return (self.n + 2) * eps * float(torch.linalg.matrix_norm(self.X.abs().T @ residual.abs()))
 
     def reduced(self) -> tuple[MLPOperator, Tensor] | None:
-        return self._reduced
+        known = "_reduced" in self.__dict__
+        return self._reduced if known or is_affordable(self.X) else None
 
     @cached_property
     def _reduced(self) -> tuple[MLPOperator, Tensor] | None:

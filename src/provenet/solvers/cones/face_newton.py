@@ -14,7 +14,7 @@ from torch import Tensor
 from provenet import deadline
 from provenet.cones import Region, project
 from provenet.problem import Program
-from provenet.solvers.cones.faces import walls_of
+from provenet.solvers.cones.faces import feasible, walls_of
 from provenet.solvers.neurons.hessian import DenseModel
 from provenet.solvers.neurons.place import Place, gradient, place
 from provenet.variable import Factors
@@ -59,6 +59,8 @@ def _newton(program: Program, region: Region, at: Place) -> Place | None:
     there = slope + model.product(to_face, coupled=True)
     best = at
     for damping in _DAMPINGS:
+        if deadline.over():
+            break
         on_face = model.solve(there, damping * beta, coupled=True, face=along)
         if on_face is None:
             continue
@@ -87,14 +89,16 @@ def _inside(region: Region, gate: Tensor, u: Tensor) -> Tensor:
     """u (N, p) projected on their cones, exactly zero where only rounding, which points anywhere, would be left."""
     signs = region.signs[gate]
     point = project(region.rows, signs, u).point
-    point = project(region.rows, signs, point).point  # the first is as accurate as u is long; it may be much shorter
-    length, before = (torch.linalg.vector_norm(one, dim=1, keepdim=True) for one in (point, u))
-    return torch.where(length > _DUST * before, point, 0.0)
+    again = feasible(region, point, gate).point  # the first is as accurate as u is long; it may be much shorter
+    length, before = (torch.linalg.vector_norm(one, dim=1, keepdim=True) for one in (again, u))
+    return torch.where(length > _DUST * before, again, 0.0)
 
 
 def _projected_gradient(program: Program, region: Region, at: Place, rate: float) -> tuple[Place | None, float]:
     slope = gradient(program, at)
     for _ in range(_GRADIENT_TRIES):
+        if deadline.over():
+            break
         trial = _moved(program, region, at.factors, -rate * slope)
         if trial.value < at.value:
             return trial, 2 * rate

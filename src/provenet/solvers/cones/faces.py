@@ -49,7 +49,7 @@ def feasible(region: Region, left: Tensor, gate: Tensor, start: Projection | Non
 
     A projection is accurate for the length of what it was given: where little is left of that, it is zero.
     """
-    found = project(region.rows, region.signs[gate], left, start, hurried=True)
+    found = project(region.rows, region.signs[gate], left, start)
     sure = found.violation <= _SURE * torch.linalg.vector_norm(found.point, dim=1)
     return replace(found, point=found.point * sure[:, None])
 

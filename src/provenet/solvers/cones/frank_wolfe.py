@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from provenet import deadline
 from provenet.gauges import ConeGauge
 from provenet.problem import Program
 from provenet.solvers.cones.face_newton import improved
@@ -85,8 +86,9 @@ class FrankWolfe(Method[FrankWolfeState]):
 
 
 def fully_corrected(program: Program[ConeGauge], old: Factors, new: Factors | None) -> Place:
-    """The best second layers for the first layers of both, without the neurons that are not needed."""
-    if old.n_neurons == 0 and new is None:
+    """The best second layers for the first layers of both, without the neurons that are not needed; ``old`` as they are
+    where there is no time left."""
+    if (old.n_neurons == 0 and new is None) or deadline.over():
         return place(program, old)
     both = old.with_unit_left()
     if new is not None:

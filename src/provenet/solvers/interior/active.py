@@ -56,7 +56,8 @@ class ActiveIPM(Method[WorkingSetState]):
         return self._enter(program, gates, factors)
 
     def step(self, program: Program, state: WorkingSetState) -> WorkingSetState:
-        assert state.inner is not None
+        if state.inner is None or self.inner.finished(state.inner):  # there is no step to take on these gates
+            return replace(state, full=True)
         return replace(state, inner=self.inner.step(state.local, state.inner))
 
     def look(self, program: Program, state: WorkingSetState, gap: Gap) -> WorkingSetState:
@@ -89,7 +90,9 @@ class ActiveIPM(Method[WorkingSetState]):
         outside[gates] = False
         entering = torch.nonzero(outside & (polar > _ENTER * program.beta)).flatten()
         entering = entering[torch.argsort(polar[entering], descending=True)]
-        while entering.numel() and not self._has_room(program, torch.cat([gates, entering])):
+        for _ in range(entering.numel().bit_length()):  # halves, down to none
+            if self._has_room(program, torch.cat([gates, entering])):
+                break
             entering = entering[: entering.numel() // 2]
         return torch.cat([gates, entering])
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.problem import Program
 from provenet.solvers.neurons.place import Place, place
 from provenet.variable import Factors
@@ -75,20 +76,21 @@ def nonnegative_quadratic(Q: Tensor, b: Tensor, start: Tensor) -> Tensor:
     free = x > 0
     tiny = 1e-14 * (b.abs().max() + (Q.diagonal() * x).abs().max())
     for _ in range(3 * len(b) + 10):
-        while bool(free.any()):
+        for _ in range(len(b)):  # each time but the last one leaves the free set
             index = torch.nonzero(free).flatten()
             factor, failed = torch.linalg.cholesky_ex(Q[index][:, index])
-            if int(failed) != 0:
+            if int(failed) != 0 or deadline.over():
                 return x
             wanted = torch.zeros_like(x)
             wanted[index] = -torch.cholesky_solve(b[index, None], factor).squeeze(1)
-            if bool((wanted[index] > 0).all()):
+            bad = torch.nonzero(free & ~(wanted > 0)).flatten()
+            if bad.numel() == 0:
                 x = wanted
                 break
-            bad = free & (wanted <= 0)
-            step = (x[bad] / (x[bad] - wanted[bad])).min()
+            step, first = (x[bad] / (x[bad] - wanted[bad])).min(0)
             x = torch.where(free, x + step * (wanted - x), 0.0)
-            free &= ~(bad & (x <= 1e-14 * x.max()))
+            free[bad[x[bad] <= 1e-14 * x.max()]] = False
+            free[bad[first]] = False  # by rounding alone it may still be positive
             x = torch.where(free, x, 0.0)
         slope = Q @ x + b
         most = torch.where(free, torch.inf, slope).argmin()

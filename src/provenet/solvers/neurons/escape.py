@@ -14,6 +14,7 @@ from provenet.variable import ByGate, Factors
 
 _SLACK = 1e-12  # a polar this close to β is no violation
 _BISECTIONS = 60
+_DOUBLINGS = 20  # of an amplitude, twice each
 _WIDTH = 16  # of the block Krylov space in which a large gate's pairs are sought;
 _DEPTHS = (4, 16)  # deeper where a shallow one finds none
 
@@ -110,7 +111,9 @@ def line_search(program: Program, prediction: Tensor, change: Tensor, penalty: f
         return float(slope) + program.beta * penalty >= 0
 
     low, high = 0.0, 1.0
-    while not rising(high) and high < 1e12:
+    for _ in range(_DOUBLINGS):
+        if rising(high):
+            break
         low, high = high, 4 * high
     for _ in range(_BISECTIONS):
         middle = 0.5 * (low + high)

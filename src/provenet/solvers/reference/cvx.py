@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ import scipy.sparse
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.gauges import ConeGauge, Gauge, LineNorm, NuclearNorm, ProxGauge
 from provenet.losses import Loss
 from provenet.operators import Operator
@@ -21,7 +23,7 @@ from provenet.solvers.reference.cones import pose, refuses_cones
 from provenet.variable import Factors, Stack
 
 _MAX_ENTRIES = 5e7  # of the operator's matrix
-_TIGHT: dict[str, dict[str, Any]] = {"CLARABEL": {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}}
+_TIGHT = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class CVX(Method[CVXState]):
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Solution may be inaccurate")  # the certificate says how inaccurate
-                problem.solve(solver=self.solver, **(_TIGHT.get(self.solver, {}) | self.options))
+                problem.solve(solver=self.solver, **(_settings(self.solver) | self.options))
         except cp.error.SolverError as error:
             warnings.warn(f"cvx: {self.solver} failed, the start is returned: {error}", RuntimeWarning, stacklevel=2)
         if any(block.value is None for block in blocks):
@@ -86,6 +88,13 @@ class CVX(Method[CVXState]):
 
     def finished(self, state: CVXState) -> bool:
         return state.done
+
+
+def _settings(solver: str) -> dict[str, Any]:
+    """Clarabel is told how accurate to be, and how long it has."""
+    if solver != "CLARABEL":
+        return {}
+    return _TIGHT if deadline.left() == math.inf else _TIGHT | {"time_limit": deadline.left()}
 
 
 Posed = tuple[list[Any], list[Any], list[Any], Callable[[], Point]]
@@ -138,6 +147,8 @@ def matrix(operator: Operator) -> scipy.sparse.csr_matrix:
     entries = unit.view(-1)
     columns = []
     for i in range(entries.numel()):
+        if deadline.over():
+            raise deadline.TooLong
         entries[i] = 1
         columns.append(scipy.sparse.csc_matrix(operator.forward(unit).reshape(-1, 1).numpy()))
         entries[i] = 0

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.certificates import Gap
 from provenet.gauges import ProxGauge
 from provenet.problem import Program
@@ -22,6 +23,8 @@ from provenet.solvers.stacks.scale import gradient_curvature
 from provenet.variable import Factors, Stack
 
 _NEAR = 0.99  # of β: a closed gate whose polar is above it may open soon
+_DOUBLINGS = 200  # of L, in a step
+_HAIR = 1e-15  # of a prediction: what rounding may change in it
 _ENTERING = 0.25  # of all gates: so many closed ones may enter at a look, those with the largest polar
 
 
@@ -69,16 +72,17 @@ class APG(Method[APGState]):
         residual = loss.gradient(state.ahead_prediction)
         slope = local.operator.adjoint(residual)
         base = float(loss.value(state.ahead_prediction))
-        lipschitz = state.lipschitz * self.shrink
-        while True:
+        lipschitz, smoothness = state.lipschitz * self.shrink, loss.smoothness()
+        for _ in range(_DOUBLINGS):
             z, values = local.gauge.prox(state.ahead - slope / lipschitz, local.beta / lipschitz)
             prediction, active = state.active.forward(z, values)
             moved = z - state.ahead
             quadratic = 0.5 * lipschitz * float(moved.square().sum())
             model = base + float((residual * (prediction - state.ahead_prediction)).sum()) + quadratic
             value = float(loss.value(prediction))
-            # a hair of rounding: near the end both sides agree to all digits
-            if value <= model + 1e-13 * abs(base) or not math.isfinite(value):
+            # a hair of rounding: near the end both sides agree to all digits, and predictions to theirs
+            hair = 1e-13 * abs(base) + smoothness * float((_HAIR * prediction).square().sum())
+            if value <= model + hair or not math.isfinite(value) or deadline.over():
                 break
             lipschitz *= 2
         uphill = float((moved * (state.z - z)).sum()) > 0

@@ -9,6 +9,7 @@ import torch
 from scipy.linalg import get_lapack_funcs
 from torch import Tensor
 
+from provenet import deadline
 from provenet.operators import Operator
 
 _STRIP = 128
@@ -21,6 +22,8 @@ class Kernel:
     """
 
     def __init__(self, operator: Operator):
+        n = operator.kernel_rows
+        deadline.need(0.5 * float(n) ** 2 * (operator.p + operator.n_gates))
         kernel = operator.kernel()
         self._array = kernel.numpy().T  # Fortran order, as LAPACK wants it: a symmetric matrix does not mind
         self.diagonal = self._array.diagonal().copy()
@@ -38,6 +41,7 @@ class Kernel:
         """From the kept triangle."""
         self._ridge = None
         array, n = self._array, self._array.shape[0]
+        deadline.need(float(n) ** 3 / 3)
         for start in range(0, n, _STRIP):  # lower ← upperᵀ, a square on the diagonal and what is below it
             stop = min(start + _STRIP, n)
             square = np.triu(array[start:stop, start:stop], 1)

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.losses import Conjugate
 from provenet.problem import Program
 from provenet.solvers.interior.copositive.cuts import Cuts
@@ -71,7 +72,9 @@ class Barrier:
             if self.value(*moved, mu) <= aim and _positive(self.room(*moved)[0] - nearest):
                 return *moved, decrement
             length *= _SHORTER
-        return theta, cuts, 0.0  # rounding leaves no descent
+            if deadline.over():
+                break
+        return theta, cuts, 0.0  # rounding, or the clock, leaves no descent
 
 
 def _positive(blocks: Tensor) -> bool:
@@ -127,7 +130,7 @@ def _conjugate_gradients(flat: Callable[[Tensor], Tensor], curved: Callable[[Ten
     size = begin = float((r * z).sum())
     source, direction = r, z  # direction = B·source
     for _ in range(_CG_STEPS):
-        if size <= _CG_ACCURACY**2 * begin:
+        if size <= _CG_ACCURACY**2 * begin or deadline.over():
             break
         image = source + curved(direction)
         length = size / float((direction * image).sum())

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from provenet import batches
+from provenet import batches, deadline
 from provenet.cones import Table
 
 _VIOLATED = -1e-3  # the cosine of a and b in the metric T, from which on a wall counts as violated
@@ -66,6 +66,8 @@ class Cuts:
         index = torch.zeros(2, P, few, dtype=torch.long)
         found = torch.zeros(P, few, dtype=torch.bool)
         for k in gates.tolist():
+            if deadline.over():
+                break
             seen = self.first[k][self.there[k]], self.second[k][self.there[k]]
             pairs = _violated(cones.rows, cones.signs[k], T[k], seen, few)
             index[:, k, : pairs.shape[1]], found[k, : pairs.shape[1]] = pairs, True

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.certificates import DualPoint
 from provenet.cones import Table
 from provenet.gauges import ConeGauge
@@ -77,7 +78,7 @@ class Copositive(Method[CopositiveState]):
         cones = program.gauge.region
         fit, walls = prepare(program, left=True), Walls.of(cones)
         given = Factors.empty(op.p, op.q, op.space) if start is None else start
-        if program.beta >= program.beta_max:
+        if program.beta >= program.beta_max or not deadline.affords(walls.work()):
             return CopositiveState(fit, walls, None, given)
         try:
             at = _cold(program, fit, walls, walls.centres(cones.inside))
@@ -87,6 +88,8 @@ class Copositive(Method[CopositiveState]):
 
     def step(self, program: Program[ConeGauge[Table]], state: CopositiveState) -> CopositiveState:
         assert state.at is not None
+        if not deadline.affords(_work(program, state.walls)):
+            return replace(state, stuck=True)
         try:
             at = advance(state.fit, state.walls, state.at, program.beta)
         except LinAlgError:  # rounding has the upper hand
@@ -118,6 +121,13 @@ def is_tight(program: Program[ConeGauge[Table]]) -> bool:
 
 def _unknowns(op: Operator) -> int:
     return op.n_gates * op.p * (op.p + 1) // 2
+
+
+def _work(program: Program, walls: Walls) -> float:
+    """Multiply-adds of a step: the walls' part of the Newton matrix, the fit's, and its factorisation."""
+    op = program.operator
+    unknowns, n = float(_unknowns(op)), min(op.output_shape[0], op.n_gates * op.p)
+    return walls.work() + 0.5 * op.q * unknowns * n * (unknowns + n) + unknowns**3 / 3
 
 
 def _cold(program: Program[ConeGauge[Table]], fit: Fit, walls: Walls, middle: Tensor) -> Between:

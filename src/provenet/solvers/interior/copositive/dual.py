@@ -7,6 +7,7 @@ The neurons are those that the relaxation suggests, improved a little.
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, replace
 
 import torch
@@ -40,13 +41,14 @@ _WALLS = 2**24  # P·L², for L walls a gate
 _FEW, _ROWS_A_WALL = 15, 16  # new walls a gate: at least, and one for so many rows
 _UNKNOWNS = 1_200  # of the second layers
 _IMPROVEMENTS = 20  # steps within the cones
+_STEP_SHARE, _RESERVE = 0.7, 0.5  # of the time left, for a step; of the time used, what must be left for one
 _MINOR = 1e-6  # of the largest eigenvalue: smaller ones suggest no neuron
 
 
 @dataclass(frozen=True)
 class DualState:
     """``best``: the point with the best bound of p*, what that has ``grown`` by in the last step; ``given`` before the
-    first step."""
+    first step; ``seconds`` that the steps have taken."""
 
     theta: Tensor
     cuts: Cuts
@@ -55,6 +57,7 @@ class DualState:
     grown: float
     given: Factors | None
     stuck: bool = False
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,15 @@ class CopositiveDual(Method[DualState]):
         return DualState(theta, Cuts.none(op.n_gates, op.p, op.dtype), mu, None, float("inf"), given)
 
     def step(self, program: Program[ConeGauge[Table]], state: DualState) -> DualState:
+        """One more, where that leaves time for the neurons that the bound suggests."""
+        if deadline.left() < _RESERVE * state.seconds:
+            return replace(state, stuck=True)
+        began = time.perf_counter()
+        with deadline.within(_STEP_SHARE * deadline.left()):
+            after = self._step(program, state)
+        return replace(after, seconds=state.seconds + time.perf_counter() - began)
+
+    def _step(self, program: Program[ConeGauge[Table]], state: DualState) -> DualState:
         barrier = _barrier(program)
         theta, cuts, mu = state.theta, state.cuts, state.mu
         try:

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.cones import Table
 from provenet.cones.facets import facets
 from provenet.solvers.interior.blocks import root, to_blocks, to_vector
@@ -73,8 +74,15 @@ class Walls:
         outer = self.a[:, :, :, None] * self.b[:, :, None, :]
         return to_vector((0.5 * (outer + outer.mT)).view(-1, m, m)).view(P, L, -1)
 
+    def work(self) -> float:
+        """Multiply-adds of a Newton step in every cone by itself."""
+        P, L, m = self.a.shape
+        unknowns = m * (m + 1) / 2
+        return P * unknowns**2 * (0.5 * L + unknowns)
+
     def centres(self, inside: Tensor) -> Tensor:
-        """The analytic centre of every cone, max log det T + Σ log aᵀTb − tr T, by damped Newton steps (P, m, m)."""
+        """The analytic centre of every cone, max log det T + Σ log aᵀTb − tr T, by damped Newton steps (P, m, m); where
+        a deadline ends them, a point inside."""
         m = inside.shape[1]
         eye = torch.eye(m, dtype=inside.dtype)
         # k_iᵀ(uuᵀ + εI)k_j ≥ k_iᵀu·k_jᵀu − ε
@@ -89,7 +97,7 @@ class Walls:
             H = torch.eye(c.shape[2], dtype=T.dtype) + c.mT @ c
             step = torch.linalg.solve(H, slope)
             decrement = (slope * step).sum(1).clamp_min(0).sqrt()
-            if float(decrement.max()) < _CENTRED:
+            if float(decrement.max()) < _CENTRED or not deadline.affords(self.work()):
                 break
             step = step / (1 + decrement)[:, None]
             T = L @ (eye + to_blocks(step.reshape(-1), m)) @ L.mT

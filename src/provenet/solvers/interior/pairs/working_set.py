@@ -31,6 +31,7 @@ _HALF = 0.5  # of β_max: pairs below it need no exact price to begin with
 _MOST_SQUARES = 2e8  # numbers in the table of Φ_rΦ_rᵀ
 _ROUND = 0.1  # what a round leaves of the complementarity
 _FIRST_STEP, _STEP = 4e-5, 0.01  # the gap the first step wants, and what later ones want to be left of it
+_TARGETS = 8  # such steps, down to what float64 can tell
 _AIM = 0.3  # of the gap a step wants, for the complementarity alone
 _BEYOND = 0.01  # of the complementarity a step aims at
 _ROUNDS = 12  # a step
@@ -122,8 +123,8 @@ class WorkingSet(Method[ReluState]):
 
     def step(self, program: Program[ConeGauge[Table]], state: ReluState) -> ReluState:
         target = _FIRST_STEP
-        while state.gap <= 2 * target:  # a look is dear: few steps, each to just below a round number
-            target *= _STEP
+        for _ in range(_TARGETS):  # a look is dear: few steps, each to just below a round number
+            target *= _STEP if state.gap <= 2 * target else 1.0
         try:
             if state.iterate is None:
                 state = self._begin(program, state)

@@ -1,0 +1,122 @@
+"""Time limits hold: whatever takes long looks at the clock, or is not begun."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import provenet as pn
+from provenet import deadline
+from provenet.solvers.loop import Limits, run
+from provenet.solvers.neurons.amplitudes import nonnegative_quadratic
+from provenet.solvers.stacks.admm import ADMM
+
+ROOT = Path(pn.__file__).parent
+LOOPING = ("certificates", "cones", "gates", "gauges", "losses", "operators", "polar", "solvers")
+LIMIT, BEYOND = 0.5, 2.0  # seconds
+
+RNG = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape)
+
+
+def labels(n: int, c: int) -> np.ndarray:
+    return np.eye(c)[RNG.integers(0, c, n)]
+
+
+def white(n: int, d: int) -> np.ndarray:
+    return np.linalg.qr(normal(d, n))[0].T
+
+
+def mlp(X: np.ndarray, Y: np.ndarray, **settings: object) -> Callable[[], pn.Problem]:
+    return lambda: pn.formulate("mlp", X, Y, **settings)  # type: ignore[arg-type]
+
+
+PROBLEMS: dict[str, Callable[[], pn.Problem]] = {
+    "whitened": mlp(white(60, 100), normal(60, 40), activation="relu", gates="all", beta=0.5),
+    "wide": mlp(normal(100, 784), normal(100, 10), activation="relu", gates=100, beta=1.0),
+    "wide, one output": mlp(normal(100, 784), normal(100, 1), activation="relu", gates=100, beta=1.0),
+    "long": mlp(normal(1000, 10), normal(1000, 1), activation="relu", gates=200, beta=1.0),
+    "linear": mlp(normal(4000, 800), normal(4000, 50), activation="linear", beta=50.0),
+    "classes": mlp(normal(300, 30), labels(300, 5), activation="relu", gates=50, loss="softmax", beta=1.0),
+    "mixer": lambda: pn.formulate("mixer", normal(60, 12, 8), normal(60, 3), activation="relu", gates=10, beta=1.0),
+    "reference": mlp(normal(40, 2), labels(40, 2), activation="relu", gates="all", loss="softmax", beta=1e-3),
+    "one sample": mlp(np.array([[0.13]]), np.array([[-132105.0]]), loss="huber", beta=1e-8),
+}
+
+PAIRS = [
+    ("whitened", "copositive"),
+    ("wide", "auto"),
+    ("wide", "copositive"),
+    ("wide, one output", "auto"),
+    ("wide, one output", "frank_wolfe"),
+    ("long", "admm"),
+    ("long", "copositive"),
+    ("long", "working_set"),
+    ("linear", "auto"),
+    ("linear", "admm"),
+    ("wide", "cutting_plane"),
+    ("classes", "copositive"),
+    ("mixer", "bm"),
+    ("mixer", "frank_wolfe"),
+    ("reference", "cvx"),
+    ("one sample", "auto"),
+]
+
+
+@pytest.mark.parametrize(("name", "method"), PAIRS, ids=[" / ".join(pair) for pair in PAIRS])
+def test_no_run_overruns(name: str, method: str) -> None:
+    problem = PROBLEMS[name]()
+    began = time.process_time()  # of one thread: what others on the machine take does not count
+    solution = pn.solve(problem, method, max_seconds=LIMIT)
+    assert time.process_time() - began <= LIMIT + BEYOND
+    assert solution.certificate.gap >= -1e-12 * solution.certificate.primal
+    zero = float(problem.loss.value(torch.zeros_like(problem.loss.target)))
+    assert solution.certificate.primal <= zero * (1 + 1e-12)
+
+
+def test_a_factorisation_too_long_for_the_limit_is_not_begun() -> None:
+    problem = pn.formulate("mlp", normal(300, 5), normal(300, 2), gates=20, beta=1.0)
+    with deadline.within(1.0):
+        assert deadline.affords(1e6)
+        assert not deadline.affords(1e12)
+        with pytest.raises(deadline.TooLong):
+            deadline.need(1e12)
+    assert deadline.affords(1e30)  # without a deadline everything is
+    ended = run(ADMM(), problem.program, Limits(1e-9, max_seconds=1e-3))
+    assert ended.status in (pn.Status.TIME_LIMIT, pn.Status.STALLED)
+
+
+@pytest.mark.parametrize("start", [0.4, 1.0, 3.0])
+def test_amplitudes_on_a_flat_model_end(start: float) -> None:
+    """Huber far beyond δ: no curvature at all, and a step that rounding alone keeps from zero."""
+    flat, slope = torch.full((1, 1), 1e-300, dtype=torch.float64), torch.full((1,), 1e-4, dtype=torch.float64)
+    found = nonnegative_quadratic(flat, slope, torch.full((1,), start, dtype=torch.float64))
+    assert float(found) == 0
+
+
+def test_amplitudes_are_the_optimum() -> None:
+    root = torch.tensor(normal(12, 8))
+    Q, b = root.T @ root + 0.1 * torch.eye(8, dtype=torch.float64), torch.tensor(normal(8))
+    x = nonnegative_quadratic(Q, b, torch.tensor(normal(8)).abs())
+    slope = Q @ x + b
+    assert bool((x >= 0).all())
+    assert float(slope.min()) >= -1e-10
+    assert float((slope * x).abs().max()) <= 1e-10
+
+
+@pytest.mark.parametrize("room", LOOPING)
+def test_a_loop_without_a_bound_looks_at_the_clock(room: str) -> None:
+    for path in sorted((ROOT / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.While):
+                looks = [ast.unparse(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call)]
+                assert "deadline.over" in looks, f"{path.relative_to(ROOT)}:{node.lineno} may go on for ever"
