@@ -108,14 +108,7 @@ class MLPOperator(Operator):
         return None if self.all_open else self.pattern.T.bool().contiguous()
 
     def kernel(self) -> Tensor:
-        """The gated kernel (    def _fill_first(self, right: Tensor, gate: Tensor, columns: Tensor) -> None:
-                gated = self.pattern.T[gate][:, None] * self.X.T  # (N, p, n)
-                torch.mul(gated[..., None], right[:, None, None], out=columns)
-
-            def _fill_second(self, left: Tensor, gate: Tensor, columns: Tensor) -> None:
-                hidden = (left @ self.X.T).mul_(self.pattern.T[gate])
-                columns.diagonal(dim1=1, dim2=3).copy_(hidden[:, :, None])
-        ᵀ) ∘ (DDᵀ), whatever P, d and c are."""
+        """The gated kernel (XXᵀ) ∘ (DDᵀ), whatever P, d and c are."""
         K = self.X @ self.X.T
         for rows in self._tiles(self.n):
             K[rows] *= self.pattern[rows] @ self.pattern.T
