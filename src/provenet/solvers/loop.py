@@ -39,6 +39,11 @@ class Point:
     factors: Callable[[], Factors]
     dual: DualPoint | None = None
 
+    @staticmethod
+    def of(factors: Factors, prediction: Tensor, dual: DualPoint | None = None) -> Point:
+        """Where neurons stand, by their weight decay."""
+        return Point(prediction, float(factors.penalty()), lambda: factors, dual)
+
 
 class Refused(ValueError):
     """The method asked for cannot take the problem."""
@@ -289,5 +294,4 @@ def _gap_at_zero(program: Program, zero: Point) -> Gap:
 
 
 def _zero(program: Program) -> Point:
-    op = program.operator
-    return Point(torch.zeros(op.output_shape, dtype=op.dtype), 0.0, lambda: Factors.empty(op.p, op.q, op.space))
+    return Point.of(program.nobody, program.operator.space.zeros(*program.operator.output_shape))

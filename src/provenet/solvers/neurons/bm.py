@@ -95,10 +95,9 @@ class BM(Method[BMState]):
         return float(op.output_shape[0]) * op.p * (op.p + op.q)
 
     def init(self, program: Program, start: Factors | None) -> BMState:
-        op = program.operator
         if start is None and self.rank is not None:
             start = gaussian(program, self.rank, self.spread, self.seed)
-        return BMState(place(program, Factors.empty(op.p, op.q, op.space) if start is None else start))
+        return BMState(place(program, start or program.nobody))
 
     def step(self, program: Program, state: BMState) -> BMState:
         if state.stuck or state.place.factors.n_neurons == 0:
@@ -130,8 +129,7 @@ class BM(Method[BMState]):
         return state.exhausted
 
     def point(self, program: Program, state: BMState) -> Point:
-        factors = state.place.factors
-        return Point(state.place.prediction, float(factors.penalty()), lambda: factors)
+        return Point.of(state.place.factors, state.place.prediction)
 
 
 def check_start(rank: int | None, spread: float) -> None:

@@ -97,8 +97,8 @@ class CopositiveDual(Method[DualState]):
 
     def init(self, program: Program[ConeGauge[Table]], start: Factors | None) -> DualState:
         op = program.operator
-        given = Factors.empty(op.p, op.q, op.space) if start is None else start
-        zero = torch.zeros(op.output_shape, dtype=op.dtype)
+        given = start or program.nobody
+        zero = op.space.zeros(*op.output_shape)
         slope = program.loss.gradient(zero)
         pull = float(spectral_norms(op.adjoint(slope)).max())
         theta = _BEGIN * min(1.0, program.beta / max(pull, 1e-300)) * slope
@@ -146,7 +146,7 @@ class CopositiveDual(Method[DualState]):
 
     def point(self, program: Program[ConeGauge[Table]], state: DualState) -> Point:
         factors = state.given if state.given is not None else _suggested(program, state)
-        return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors, state.best)
+        return Point.of(factors, program.operator.forward_factors(factors), state.best)
 
 
 def _barrier(program: Program) -> Barrier:

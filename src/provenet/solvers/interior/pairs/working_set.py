@@ -120,10 +120,8 @@ class WorkingSet(Method[ReluState]):
         return Offer(self.memory(task.program), 0.0, self.work(task.program), task.decades, starts=True)
 
     def init(self, program: Program[ConeGauge[Table]], start: Factors | None) -> ReluState:
-        op = program.operator
         table = DistinctRows.of(program.gauge.region)
-        given = Factors.empty(op.p, 1, op.space) if start is None else start
-        return ReluState(table, Prices.none(table), given)
+        return ReluState(table, Prices.none(table), start or program.nobody)
 
     def step(self, program: Program[ConeGauge[Table]], state: ReluState) -> ReluState:
         target = _FIRST_STEP
@@ -148,7 +146,7 @@ class WorkingSet(Method[ReluState]):
 
     def point(self, program: Program[ConeGauge[Table]], state: ReluState) -> Point:
         factors = state.given if state.iterate is None else _neurons(state.iterate)
-        return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors)
+        return Point.of(factors, program.operator.forward_factors(factors))
 
     def _first(self, program: Program[ConeGauge[Table]]) -> int:
         op = program.operator
