@@ -192,7 +192,7 @@ class _Course:
         self.state: Any = None
         self.step = 0
         self.seen = -1  # the last step whose point was looked at
-        self.best = _zero(program)
+        self.best = Point.of(program.nobody, program.operator.space.zeros(*program.operator.output_shape))
         self.at_zero: Gap | None = None
         self.best_gap = self.best_primal = math.inf
         self.proven: DualPoint | None = None
@@ -291,7 +291,3 @@ def _gap_at_zero(program: Program, zero: Point) -> Gap:
     with deadline.within(0.0):
         gap = duality_gap(program, zero.prediction, zero.penalty)
     return gap if gap.polar_least > _BEYOND * program.beta else duality_gap(program, zero.prediction, zero.penalty)
-
-
-def _zero(program: Program) -> Point:
-    return Point.of(program.nobody, program.operator.space.zeros(*program.operator.output_shape))

@@ -115,14 +115,11 @@ class MLPOperator(Operator):
         return K
 
     def norm_upper(self) -> float:
-        # ‖A‖² = ‖K‖₂ ≤ trace K, and ≤ (gates open at one sample)·‖X‖²; each sum rounds by at most its length times eps
+        # ‖A‖² = ‖K‖₂ ≤ trace K, and as ‖Σ_k D_k X Z_k‖² ≤ max_i |{k : D_ik = 1}| · ‖X‖² ‖Z‖², ≤ (gates open at one
+        # sample)·‖X‖²; each sum rounds by at most its length times eps
         trace = float((self.X.square().sum(1) * self.pattern.sum(1)).sum())
-        spectral = float(torch.linalg.matrix_norm(self.X, 2)) ** 2 * self._multiplicity()
+        spectral = float(torch.linalg.matrix_norm(self.X, 2)) ** 2 * float(self.pattern.sum(1).max())
         return min(trace, spectral) ** 0.5 * (1 + 4 * (self.n + self.p) * torch.finfo(self.dtype).eps)
-
-    def _multiplicity(self) -> float:
-        """Largest number of gates open at one sample: ‖Σ_k D_k X Z_k‖² ≤ max_i |{k : D_ik = 1}| · ‖X‖² ‖Z‖²."""
-        return float(self.pattern.sum(1).max())
 
     def rounding(self, residual: Tensor) -> float:
         eps = torch.finfo(self.dtype).eps

@@ -73,7 +73,7 @@ class BM(Method[BMState]):
     def memory(self, program: Program) -> int:
         # factors and predictions of the candidates of a step; the stack is never formed where it is large
         op = program.operator
-        neurons = self._first_width(program)
+        neurons = 4 * self.atoms if self.rank is None else op.n_gates * self.rank  # a few escapes', or the start's
         formed = 0 if is_large(op) else 4 * op.stack_bytes
         return formed + op.dtype.itemsize * (12 * neurons * (op.p + op.q) + 16 * math.prod(op.output_shape))
 
@@ -84,10 +84,6 @@ class BM(Method[BMState]):
         large = is_large(op) or (wide and float(op.kernel_rows) * op.n_gates * op.p * op.q > _DENSE_WORK)
         step = 0.0 if large else 50 * task.product
         return Offer(self.memory(program), 0.0, step, 5 * task.decades, starts=large, finishes=True)
-
-    def _first_width(self, program: Program) -> int:
-        """Neurons of the start, or as many as an escape may add a few times."""
-        return 4 * self.atoms if self.rank is None else program.operator.n_gates * self.rank
 
     def work(self, program: Program) -> float:
         # its products have neurons where others have gates times outputs; there are about as many as inputs

@@ -57,14 +57,10 @@ class Prices:
         if len(which) == 0:
             return self, wanted.new_zeros(0)
         P = len(table.cones.signs)
-        fields = ("point", "rows", "multipliers", "signs", "violation")
-        begin = Projection(*(getattr(self.last, k)[which] for k in fields))
-        found = project(table.rows, table.cones.signs[which % P], wanted, begin, enough)
-        updated = {}
-        for name in fields:
-            updated[name] = getattr(self.last, name).clone()
-            updated[name][which] = getattr(found, name)
-        return Prices(Projection(**updated)), torch.linalg.vector_norm(found.point, dim=1)
+        found = project(table.rows, table.cones.signs[which % P], wanted, self.last.select(which), enough)
+        parts = zip(vars(self.last).values(), vars(found).values(), strict=True)
+        updated = Projection(*(old.index_copy(0, which, new) for old, new in parts))
+        return Prices(updated), torch.linalg.vector_norm(found.point, dim=1)
 
     @staticmethod
     def none(table: DistinctRows) -> Prices:
