@@ -166,7 +166,7 @@ class WorkingSet(Method[ReluState]):
         value = float(program.loss.value(torch.zeros_like(program.loss.target)))
         mu = _FIRST * value / (len(pairs) * (len(table.rows) + 1))
         gates = torch.unique(pairs.gate)
-        nothing = torch.zeros(len(gates), op.p, dtype=op.dtype)
+        nothing = op.space.zeros(len(gates), op.p)
         both = central(table, _pairs(program, table, gates), nothing, program.beta, mu)  # the sign does not matter yet
         iterate = both.select(pairs, pairs.place)
         iterate = replace(iterate, slope=first_slope(program.loss, iterate.prediction, mu))
