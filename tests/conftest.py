@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch and numpy load their libraries
 # a virtual machine may show AMX and refuse it: oneDNN then fails to make torch's bfloat16 products
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+# compiled code is kept by torch for the next process, which may run as another CPU: each has its own
+_COMPILED = tempfile.TemporaryDirectory(prefix="provenet-compiled-")
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = _COMPILED.name
 os.environ.setdefault("SCIPY_ARRAY_API", "1")  # or scikit-learn skips a check
 
 import torch
