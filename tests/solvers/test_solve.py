@@ -133,3 +133,12 @@ def test_the_certificate_has_the_last_word() -> None:
     assert _judged(solved, 1e-5, 1e-6) is pn.Status.SOLVED_INACCURATE
     assert _judged(solved, 1e-1, 1e-6) is stalled
     assert _judged(stalled, 1e-7, 1e-6) is solved
+
+
+def test_the_docstring_names_every_method_by_its_family() -> None:
+    told = {
+        name: room
+        for room, names in re.findall(r"^ {8}(\w+) {3,}(.*)$", pn.solve.__doc__ or "", re.MULTILINE)
+        for name in re.findall(r'"(\w+)"', names)
+    }
+    assert told == {name: kind.__module__.split(".")[2] for name, kind in METHODS.items()}
