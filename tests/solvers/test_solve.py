@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ import torch
 import provenet as pn
 from provenet import memory
 from provenet.proofs.independent import second_opinion
+from provenet.solvers import METHODS
 from provenet.solvers.interior.active import ActiveIPM
 from provenet.solvers.loop import Limits, run
 from provenet.solvers.plan import plan
