@@ -14,7 +14,7 @@ from provenet.cones import Cones
 from provenet.data.demo import spiral
 from provenet.gauges import ConeNuclear
 from provenet.problem import Problem
-from provenet.solvers.interior.copositive.dense import Copositive, is_tight
+from provenet.solvers.interior.copositive.dense import Copositive
 from provenet.solvers.interior.copositive.rounding import neurons
 from provenet.solvers.interior.copositive.walls import Walls
 
@@ -135,9 +135,9 @@ def test_neurons_beyond_the_plane_are_finished_and_feasible() -> None:
 def test_it_says_where_it_is_tight() -> None:
     rng = np.random.default_rng(0)
     Y = rng.standard_normal((20, 2))
-    assert is_tight(formulated(rng.standard_normal((20, 2)), Y, 0.1).program)
-    assert is_tight(formulated(rng.standard_normal((4, 3)), Y[:4], 0.1).program)  # no cone has five facets
-    assert not is_tight(formulated(rng.standard_normal((8, 3)), Y[:8], 0.1).program)
+    assert Walls.of(cones_of(formulated(rng.standard_normal((20, 2)), Y, 0.1))).tight
+    assert Walls.of(cones_of(formulated(rng.standard_normal((4, 3)), Y[:4], 0.1))).tight  # no cone has five facets
+    assert not Walls.of(cones_of(formulated(rng.standard_normal((8, 3)), Y[:8], 0.1))).tight
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -110,9 +110,8 @@ def _read_off(program: Program[ConeGauge[Table]], cones: Table, U: Tensor) -> Fa
     size = torch.linalg.vector_norm(u, dim=1, keepdim=True)
     keep = size[:, 0] > _DUST * size.max()
     u, gate = (u / size.clamp_min(1e-300))[keep], gate[keep]
-    op = program.operator
-    nothing = Factors.empty(op.p, op.q, op.space)
-    there = fully_corrected(program, nothing, Factors(u, torch.zeros(len(u), op.q, dtype=u.dtype), gate))
+    second = u.new_zeros(len(u), program.operator.q)
+    there = fully_corrected(program, program.nobody, Factors(u, second, gate))
     there = improved(program, cones, place(program, merge(there.factors)), _IMPROVEMENTS)
     return fully_corrected(program, there.factors, None).factors
 

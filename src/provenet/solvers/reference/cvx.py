@@ -62,7 +62,7 @@ class CVX(Method[CVXState]):
     def init(self, program: Program[Any], start: Factors | None) -> CVXState:
         _cvxpy()  # say that it is missing before anything else
         op = program.operator
-        given = Factors.empty(op.p, op.q, op.space) if start is None else start
+        given = start or program.nobody
         if isinstance(program.gauge, ConeGauge):
             return CVXState(_of_neurons(program, given), done=False)
         return CVXState(_of_stack(program, given.stack(op.n_gates)), done=False)
@@ -129,7 +129,7 @@ def _of_stack(program: Program[ProxGauge], stack: Stack) -> Point:
 
 
 def _of_neurons(program: Program[Any], factors: Factors) -> Point:
-    return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors)
+    return Point.of(factors, program.operator.forward_factors(factors))
 
 
 def _fit(cp: Any, program: Program[Any], blocks: list[Any]) -> Any:
