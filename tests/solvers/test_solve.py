@@ -14,7 +14,6 @@ from provenet.proofs.independent import second_opinion
 from provenet.solvers import METHODS
 from provenet.solvers.interior.active import ActiveIPM
 from provenet.solvers.loop import Limits, run
-from provenet.solvers.plan import plan
 from provenet.solvers.solve import _judged
 from provenet.solvers.threads import right_threads
 
@@ -24,25 +23,6 @@ def regression(n: int, d: int, c: int, gates: int, fraction: float = 0.05, seed:
     X, Y = rng.standard_normal((n, d)), rng.standard_normal((n, c))
     problem = pn.formulate("mlp", X, Y, gates=gates, **more)  # type: ignore[arg-type]
     return problem.with_beta(fraction * problem.beta_max)
-
-
-def names(problem: pn.Problem, method: str = "auto") -> list[str]:
-    return [stage.method.name for stage in plan(problem.program, method)]
-
-
-def test_auto_picks_by_size_and_loss() -> None:
-    assert names(regression(40, 2, 3, 20))[0] == "ipm"
-    assert names(regression(300, 30, 4, 60))[0] == "admm"
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 3, 50)
-    softmax = pn.formulate("mlp", rng.standard_normal((50, 4)), labels, loss="softmax", gates=10)
-    assert names(softmax) == ["apg", "admm", "bm"]
-
-
-def test_auto_does_without_the_kernel_where_it_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = regression(300, 30, 4, 60)
-    monkeypatch.setattr(memory, "available_bytes", lambda: 300 * 300 * 8)
-    assert names(problem)[0] == "apg"
 
 
 def test_solution_says_what_ran() -> None:
