@@ -96,9 +96,12 @@ def conjugate(loss: str, theta: Array, y: Array, delta: float) -> Array:
         return theta**2 / 2 + theta * y
     if loss == "huber":
         return np.where(np.abs(theta) <= delta * (1 + _EDGE), theta**2 / 2 + theta * y, np.inf)
-    p = y + theta
+    sure = y == 1
+    p = np.where(sure, -theta, y + theta)  # where the label is one, 1 − p: a tiny θ keeps its digits
     inside = (p >= -_EDGE) & (p <= 1 + _EDGE)
     if loss == "softmax":
-        inside &= np.abs(p.sum(axis=1, keepdims=True) - 1) <= _EDGE * p.shape[1]
+        inside &= np.abs((y + theta).sum(axis=1, keepdims=True) - 1) <= _EDGE * p.shape[1]
     p = np.clip(p, 0, 1)
-    return np.where(inside, _xlogx(p) + (_xlogx(1 - p) if loss == "logistic" else 0.0), np.inf)
+    if loss == "logistic":
+        return np.where(inside, _xlogx(p) + _rest_log_rest(p), np.inf)
+    return np.where(inside, np.where(sure, _rest_log_rest(p), _xlogx(p)), np.inf)
