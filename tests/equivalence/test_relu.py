@@ -99,7 +99,7 @@ def _solved(problem: cp.Problem) -> float:
 def able(problem: pn.Problem, method: str) -> bool:
     """Whether a method takes a problem, by its own word."""
     try:
-        plan(problem.program, method)
+        plan(problem.program, method, 1e-6)
     except ValueError:
         return False
     return True

@@ -14,9 +14,7 @@ from proximal_gradient import ProximalGradient
 from squared_hinge import SquaredHinge
 
 import provenet as pn
-from provenet.problem import Program
 from provenet.solvers.offers import Task
-from provenet.solvers.plan import plan
 from provenet.testing import (
     Case,
     check_block,
@@ -180,11 +178,6 @@ def test_the_method_says_what_it_lacks_and_what_it_offers() -> None:
     relu = pn.formulate("mlp", POINTS, LABELS, "relu", gates=5)
     with pytest.raises(ValueError, match="'proximal_gradient' cannot take this problem: its gauge has no prox"):
         pn.solve(relu, ProximalGradient())
-    program = hinged().program
-    assert ProximalGradient().offer(Task(program, 1e-6)).work > plan_work(program)
+    rough, fine = (ProximalGradient().offer(Task(hinged().program, tol)).work for tol in (1e-2, 1e-6))
+    assert 0 < rough <= fine < float("inf")
     check_states(ProximalGradient(), hinged())
-
-
-def plan_work(program: Program) -> float:
-    """What the first stage of `auto` expects to take."""
-    return plan(program, "auto", 1e-6)[0].method.offer(Task(program, 1e-6)).work

@@ -78,7 +78,7 @@ def test_products_alone_make_the_same_newton_model() -> None:
 
 def test_room_is_told_without_the_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = poolformer("gated_relu", "squared")
-    dense = plan(problem.program, "bm")[0].method.memory(problem.program)
+    dense = plan(problem.program, "bm", 1e-4)[0].method.memory(problem.program)
     monkeypatch.setattr(bounds, "LARGE_BYTES", 0)
-    assert [stage.method.name for stage in plan(problem.program, "auto")] == ["bm"]
-    assert plan(problem.program, "bm")[0].method.memory(problem.program) < dense
+    assert [stage.method.name for stage in plan(problem.program, "auto", 1e-4)] == ["bm"]
+    assert plan(problem.program, "bm", 1e-4)[0].method.memory(problem.program) < dense

@@ -42,7 +42,7 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
     "squared table": (lambda: posed("mlp", (600, 20), 1, gates=100), ["admm", "ipm", "active_ipm", "bm"]),
     "squared, several outputs": (lambda: posed("mlp", (600, 40), 10, gates=100), ["admm", "active_ipm", "bm"]),
     "squared, many rows": (lambda: posed("mlp", (6000, 30), 1, gates=60), ["apg", "ipm", "active_ipm", "bm"]),
-    "softmax table": (lambda: posed("mlp", (300, 8), 3, "softmax", gates=100), ["admm", "apg", "bm"]),
+    "softmax table": (lambda: posed("mlp", (300, 8), 3, "softmax", gates=100), ["apg", "admm", "bm"]),
     "softmax, many rows": (lambda: posed("mlp", (8000, 10), 3, "softmax"), ["apg", "bm"]),
     "softmax, linear": (lambda: posed("mlp", (1500, 60), 10, "softmax", activation="linear"), ["apg", "admm", "bm"]),
     "softmax, long first layers": (lambda: posed("mlp", (900, 500), 10, "softmax"), ["admm", "subspace", "bm"]),
@@ -62,13 +62,13 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
     "cnn": (lambda: posed(pn.CNN(kernel=3, pool=2), (200, 1, 8, 8), 10, "softmax"), ["admm", "apg", "bm"]),
     "attention, linear": (
         lambda: posed("attention", (300, 9, 6), 5, "softmax", activation="linear"),
-        ["admm", "apg", "bm"],
+        ["apg", "admm", "bm"],
     ),
     "attention": (lambda: posed("attention", (60, 6, 4), 3), ["admm", "bm"]),
-    "mixer": (lambda: posed("mixer", (100, 6, 4), 3, "softmax"), ["admm", "apg", "bm"]),
+    "mixer": (lambda: posed("mixer", (100, 6, 4), 3, "softmax"), ["apg", "admm", "bm"]),
     "fno": (lambda: posed("fno", (100, 8, 4), 3), ["admm", "bm"]),
     "bfno": (lambda: posed(pn.BFNO(groups=2), (100, 8, 4), 4, "softmax"), ["apg", "bm"]),
-    "poolformer": (lambda: posed("poolformer", (300, 9, 8), 4, "softmax"), ["admm", "apg", "bm"]),
+    "poolformer": (lambda: posed("poolformer", (300, 9, 8), 4, "softmax"), ["apg", "admm", "bm"]),
     "fnet": (lambda: posed("fnet", (300, 8, 8), 2, "huber"), ["admm", "bm"]),
 }
 

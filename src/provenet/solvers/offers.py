@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from provenet.polar import is_large
 from provenet.problem import Program
 
 _CALLS = 3e6  # what the calls of a step take, however small its products
 _LARGE = 2e8  # a product beyond this runs at twice the speed
+_DENSE = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
 _BYTE = 2.0  # to read a byte from memory
 _USUAL = 0.01  # of β_max: the β for which steps are told; they grow with the root of what it is below
 
@@ -32,8 +34,13 @@ class Offer:
     finishes: bool = False
 
     @property
+    def each(self) -> float:
+        """The work of a step, calls included."""
+        return self.step + _CALLS
+
+    @property
     def work(self) -> float:
-        return self.setup + self.steps * (self.step + _CALLS)
+        return self.setup + self.steps * self.each
 
 
 @dataclass(frozen=True)
@@ -59,6 +66,14 @@ class Task:
         """First layers' weights, behind all gates, for each row of predictions: where many, curvature is uneven."""
         op = self.program.operator
         return op.n_gates * op.p / op.kernel_rows
+
+    @property
+    def only_neurons(self) -> bool:
+        """Whether stacks are too large to be worked on: to be formed, or, where second layers are wider than the
+        outputs and neurons cost far less, to be multiplied."""
+        op = self.program.operator
+        dense = float(op.kernel_rows) * op.n_gates * op.p * op.q if op.q > op.output_shape[-1] else 0.0
+        return self.program.gauge.rotates and (is_large(op) or dense > _DENSE)
 
     @property
     def product(self) -> float:

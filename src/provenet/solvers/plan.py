@@ -133,9 +133,14 @@ def _cheapest(task: Task) -> list[Stage]:
     worth = [pair for pair in others if not pair[0].finishes and pair[0].work <= _WORTH_TRYING * first[0].work]
     tried = [first, *worth[:1]]
     finishers = [stage for stage in _finishers(offers) if len(tried) > 1 or stage.method.name != first[1].name]
-    limits = [max(_FEW, math.ceil(_OVERTIME * offer.steps)) for offer, _ in tried]
-    stages = [Stage(one, limit) for (_, one), limit in zip(tried, limits, strict=True)]
+    to_finish = max((offer.work for offer, _ in offers if offer.finishes), default=math.inf)
+    stages = [Stage(one, _enough(offer, to_finish)) for offer, one in tried]
     return [*stages, *finishers] if finishers else [*stages[:-1], replace(stages[-1], max_steps=None)]
+
+
+def _enough(offer: Offer, to_finish: float) -> int:
+    """Steps of a start: some more than it expected, but no more work than a few times that of a finish."""
+    return math.ceil(max(_FEW, _OVERTIME * min(offer.steps, to_finish / offer.each)))
 
 
 def _finishers(offers: Offers) -> list[Stage]:

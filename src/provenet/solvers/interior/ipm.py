@@ -67,7 +67,7 @@ class IPM(Method[IPMState]):
         op = task.program.operator
         unknowns, n = unknowns_of(op), min(op.output_shape[0], op.n_gates * op.p)
         step = 1.5 * unknowns * n * (n + unknowns) * op.q + n**3 / 6
-        return Offer(self.memory(task.program), 0.0, step, 2 * task.decades, starts=True)
+        return Offer(self.memory(task.program), 0.0, step, 2 * task.decades, not task.only_neurons)
 
     def init(self, program: Program, start: Factors | None) -> IPMState:
         fit = prepare(program)

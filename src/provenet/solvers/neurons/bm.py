@@ -26,8 +26,6 @@ from provenet.variable import Factors
 _REST = 3  # steps between two escapes
 _SETTLED = 0.05  # a step that gains less than this part of the gap has nothing more to give: time to escape
 
-_DENSE_WORK = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
-
 
 @dataclass(frozen=True)
 class BMState:
@@ -79,11 +77,9 @@ class BM(Method[BMState]):
 
     def offer(self, task: Task) -> Offer:
         """The only way where stacks are too large to be worked on; a finish, quadratic, everywhere else."""
-        program, op = task.program, task.program.operator
-        wide = op.q > op.output_shape[-1]  # neurons then cost far less than stacks
-        large = is_large(op) or (wide and float(op.kernel_rows) * op.n_gates * op.p * op.q > _DENSE_WORK)
-        step = 0.0 if large else 50 * task.product
-        return Offer(self.memory(program), 0.0, step, 5 * task.decades, starts=large, finishes=True)
+        alone = task.only_neurons
+        step = 0.0 if alone else 50 * task.product
+        return Offer(self.memory(task.program), 0.0, step, 5 * task.decades, alone, finishes=True)
 
     def work(self, program: Program) -> float:
         # its products have neurons where others have gates times outputs; there are about as many as inputs

@@ -28,6 +28,7 @@ from provenet.solvers.stacks.scale import gradient_curvature
 from provenet.variable import Factors, Stack
 
 _FACTORISATIONS = 4  # until ρ has settled
+_PROX = 1.2e7  # work of a loss's prox that is found by Newton's steps, however small
 _MOST_ROWS = 20_000  # of a kernel that is worth its factorisation
 
 
@@ -73,12 +74,13 @@ class ADMM(Method[ADMMState]):
 
     def offer(self, task: Task) -> Offer:
         """A few factorisations of the kernel, then a prox, A, A* and a solve a step."""
-        op, quadratic = task.program.operator, task.program.loss.quadratic
+        op, loss = task.program.operator, task.program.loss
         rows = float(op.kernel_rows)
         setup = 0.5 * rows**2 * op.n_gates * min(op.p, 1 + op.p / op.n_gates) + _FACTORISATIONS * rows**3 / 12
-        steps = (10 if quadratic else 30 * (1 + task.crowding / 8)) * task.decades * task.hardship
-        step = 2 * task.product + rows**2 * op.output_shape[-1]
-        return Offer(self.memory(task.program), setup, step, steps, starts=rows <= _MOST_ROWS)
+        steps = (10 if loss.quadratic else 30 * (1 + task.crowding / 8)) * task.decades * task.hardship
+        prox = 0.0 if loss.quadratic or loss.kink is not None else _PROX
+        step = 2 * task.product + rows**2 * op.output_shape[-1] + prox
+        return Offer(self.memory(task.program), setup, step, steps, rows <= _MOST_ROWS and not task.only_neurons)
 
     def ends(self, program: Program[Any]) -> bool:
         return False  # its last digits may take very long

@@ -64,10 +64,10 @@ class APG(Method[APGState]):
         """A and A* on the gates in use, and now and then a step once more.  It crawls where curvature is far from even;
         norms other than weight decay's have nothing else to finish."""
         loss, crowding = task.program.loss, task.crowding**2
-        uneven = 1 + crowding / (4 if loss.quadratic else 60)
-        steps = 75 * task.decades * task.hardship * (uneven if loss.kink is None else _KINKED * uneven)
+        each = 75 * (1 + crowding / 4) if loss.quadratic else 120 * (1 + crowding / 60)
+        steps = (1 if loss.kink is None else _KINKED) * each * task.decades * task.hardship
         finishes = not NUCLEAR.of(task.program)
-        return Offer(self.memory(task.program), 0.0, 1.5 * task.product, steps, starts=True, finishes=finishes)
+        return Offer(self.memory(task.program), 0.0, 1.5 * task.product, steps, not task.only_neurons, finishes)
 
     def init(self, program: Program[ProxGauge], start: Factors | None) -> APGState:
         op = program.operator

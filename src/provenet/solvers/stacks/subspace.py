@@ -78,7 +78,7 @@ class Subspace(Method[SubspaceState]):
         op = task.program.operator
         inner = 4.0 * self.rounds * self.inner_steps * op.kernel_rows * op.n_gates * _DIRECTIONS * op.q
         steps = 2.5 * task.decades * task.hardship
-        starts = op.n_gates > 1 and op.p >= _LONG
+        starts = op.n_gates > 1 and op.p >= _LONG and not task.only_neurons
         return Offer(self.memory(task.program), 0.0, task.product + inner, steps, starts)
 
     def init(self, program: Program[ProxGauge], start: Factors | None) -> SubspaceState:
