@@ -15,6 +15,7 @@ import provenet as pn
 from provenet.certificates import duality_gap, judged, network_certificate
 from provenet.gauges import Bounds, NuclearNorm
 from provenet.losses import Softmax, Squared
+from provenet.proofs.independent import second_opinion
 from provenet.solvers import METHODS
 from provenet.testing import Case, problem_bank
 from provenet.testing.bank import make_case
@@ -195,3 +196,21 @@ def test_gradients_whose_squares_vanish_prove_no_more_than_there_is() -> None:
     assert certificate.polar_max > 0.9 * problem.beta
     assert certificate.gap >= 0
     assert pn.certify(solution.network(), X, Y, loss="logistic", beta=problem.beta).polar_max > 0.9 * problem.beta
+
+
+@pytest.mark.parametrize("loss", ["softmax", "logistic"])
+def test_a_dual_point_that_is_out_of_balance_by_less_than_rounding_proves_nothing(loss: str) -> None:
+    """Where β is tiny, so is Θ: one of wrong sums or signs would pass for rounding, and pull less than it may."""
+    y = np.arange(12) % 2
+    X = np.eye(3)[y] + 0.3 * np.random.default_rng(0).standard_normal((12, 3))
+    problem = pn.formulate("mlp", X, y if loss == "softmax" else np.eye(2)[y], "linear", loss=loss, beta=1.0)
+    problem = problem.with_beta(1e-16 * problem.beta_max)
+    solution = pn.solve(problem, tol=1e-7)
+    assert solution.certificate.holds(1e-7)
+    slope = problem.loss.gradient(torch.as_tensor(solution.network()(torch.as_tensor(X)))).detach()
+    theta = slope * (1 - problem.loss.target) if loss == "softmax" else slope - 0.3 * slope.mean()
+    for times in (1.0, 1.1, 1.4, 10.0):
+        again = network_certificate(problem, solution.network(), 1e-12, times * theta)
+        assert again.dual <= again.primal
+        assert judged(problem.program, times * theta / problem.units.dual).lower <= again.primal / problem.units.value
+        assert second_opinion(problem, solution.network(), theta=times * theta).dual <= again.primal

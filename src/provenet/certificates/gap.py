@@ -77,7 +77,7 @@ def gap_at(program: Program, prediction: Tensor, penalty: float, at: DualPoint) 
 
 def judged(program: Program, theta: Tensor) -> DualPoint:
     """Any Θ as a dual point, its polars bounded as well as can be afforded once."""
-    return _bounded(program, theta, final=True)[0]
+    return _bounded(program, program.loss.admissible(theta), final=True)[0]
 
 
 def _bounded(program: Program, theta: Tensor, final: bool) -> tuple[DualPoint, Bounds]:

@@ -90,6 +90,18 @@ def _rest_log_rest(p: Array) -> Array:
 LOSSES = {"squared": _squared, "softmax": _softmax, "logistic": _logistic, "huber": _huber}
 
 
+def admissible(loss: str, theta: Array, y: Array) -> Array:
+    """θ (r, c) with the signs and sums that the conjugate asks for, exactly: its edges are wider than tiny θ are."""
+    if loss == "logistic":
+        return np.where(y == 1, np.minimum(theta, 0), np.maximum(theta, 0))
+    if loss != "softmax":
+        return theta
+    sure = (y == 1).any(axis=1, keepdims=True)  # a label, and no mixture of them
+    others = np.where(y == 1, 0, np.maximum(theta, 0))
+    balanced = np.where(y == 1, -others.sum(axis=1, keepdims=True), others)
+    return np.where(sure, balanced, theta - theta.mean(axis=1, keepdims=True))
+
+
 def conjugate(loss: str, theta: Array, y: Array, delta: float) -> Array:
     """ℓ*(θ) of any θ (r, c), entry by entry; infinite outside its domain, but for the rounding of its edges."""
     if loss == "squared":
@@ -100,5 +112,8 @@ def conjugate(loss: str, theta: Array, y: Array, delta: float) -> Array:
     inside = (p >= -_EDGE) & (p <= 1 + _EDGE)
     if loss == "softmax":
         inside &= np.abs(p.sum(axis=1, keepdims=True) - 1) <= _EDGE * p.shape[1]
-    p = np.clip(p, 0, 1)
-    return np.where(inside, _xlogx(p) + (_xlogx(1 - p) if loss == "logistic" else 0.0), np.inf)
+    wrong = np.clip(np.where(y == 1, -theta, p), 0, 1)  # where p is next to 1, from θ itself
+    right = _rest_log_rest(wrong)
+    if loss == "logistic":
+        return np.where(inside, _xlogx(wrong) + right, np.inf)
+    return np.where(inside, np.where(y == 1, right, _xlogx(wrong)), np.inf)
