@@ -11,7 +11,6 @@ CORE = 1 * _MIB  # stays in the cache of one core
 CACHE = 2 * _MIB  # is made, and read while it is in the cache
 TILE = 4 * _MIB  # the same, where making it has a cost of its own for each tile
 BATCH = 8 * _MIB  # a batch's activations
-LAYER = 16 * _MIB  # a network's hidden layer
 PASS = 32 * _MIB  # what a pass over the data makes of some samples
 WAVE = 64 * _MIB  # the same, where a pass has a cost of its own for each batch
 BLOCK = 128 * _MIB  # a block of a table too large to be formed

@@ -55,6 +55,11 @@ class Program(Placed, Generic[G_co]):
         """
         return polar_bounds(self.operator, self.gauge, theta, final)
 
+    @property
+    def nobody(self) -> Factors:
+        """No neurons: Z = 0."""
+        return Factors.empty(self.operator.p, self.operator.q, self.operator.space)
+
     def with_beta(self, beta: float) -> Program[G_co]:
         return replace(self, beta=beta)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from provenet.blocks import MLP, Block, make_block
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, as_penalty, written
 from provenet.losses import LOSSES, Loss
-from provenet.nn.base import ACTIVATIONS, READOUTS
+from provenet.nn.base import check_activation, check_readout
 from provenet.word import Word
 
 ONE_OUTPUT_EACH: Penalty = (2.0, 1.0)
@@ -62,13 +62,10 @@ class Statement:
         return cls(make_block(block), kind, float(beta), loss_settings=settings, penalty=norms, **rest)
 
     def __post_init__(self) -> None:
-        if self.activation not in ACTIVATIONS:
-            known = ", ".join(map(repr, ACTIVATIONS))
-            raise ValueError(f"activation: {self.activation!r} is unknown; choose one of {known}.")
+        check_activation(self.activation)
         if self.complete and self.activation != "relu":
             raise ValueError(f"gates: 'all' enumerates the arrangements of ReLU, not those of {self.activation!r}.")
-        if self.readout not in READOUTS:
-            raise ValueError(f"readout: {self.readout!r} is unknown; choose 'mean' or 'tokens'.")
+        check_readout(self.readout)
         if self.readout == "tokens" and not self.block.tokens:
             raise ValueError(f"readout: block {self.block.name!r} has one output a sample, no tokens; choose 'mean'.")
         check_penalty(self.penalty, self.block, self.activation)

@@ -54,7 +54,9 @@ def by_hand(
 @pytest.mark.parametrize("outputs", [2, 5])
 def test_the_module_is_the_papers_formula(activation, readout, scale, masked, outputs):
     X, mask = tokens(), some_mask() if masked else torch.ones(6, 4, dtype=torch.bool)
-    module = nn.SelfAttention(3, outputs, 2, 4, activation, readout, scale).double()
+    module = nn.SelfAttention(
+        3, outputs, rank=2, n_gates=4, activation=activation, readout=readout, scale=scale
+    ).double()
     gates = None if module.gates is None else module.gates.numpy()
     filled = torch.where(mask.unsqueeze(2), X, torch.nan)  # what a masked token holds is nobody's business
     with torch.no_grad():

@@ -84,7 +84,7 @@ def test_fno_is_a_circulant(s: int, grid: Any, activation: str, readout: str) ->
 @pytest.mark.parametrize("groups", [1, 2, 4])
 def test_bfno_is_a_circulant_a_group(groups: int, grid: Any, activation: str, readout: str) -> None:
     X = tokens(3, 6, 4)
-    network = pn.nn.BFNO(6, 4, 8, groups, 2, 3, activation=activation, readout=readout, grid=grid).double()
+    network = pn.nn.BFNO(6, 4, 8, groups, rank=2, n_gates=3, activation=activation, readout=readout, grid=grid).double()
     order = torch.randperm(len(network.first), generator=torch.Generator().manual_seed(0))  # groups in any order
     shuffled = pn.nn.BFNO.from_weights(
         network.first.detach()[order],

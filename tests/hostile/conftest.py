@@ -35,7 +35,7 @@ def check_honest(solution: pn.Solution, X: Any, Y: Any, sample_weight: Any = Non
     assert bool(torch.isfinite(network.first).all())
     assert bool(torch.isfinite(network.second).all())
     arrays = (np.asarray(a, dtype=np.float64) for a in (X, Y))
-    verdict = second_opinion(problem, network, Data(*arrays, sample_weight, mask))
+    verdict = second_opinion(problem, network, Data(*arrays, sample_weight, mask), certificate.theta)
     if certificate.primal != 0:
         assert verdict.primal == pytest.approx(certificate.primal, rel=1e-9)
         # a large gap hangs on residuals that, at a tiny β, are rounding in both

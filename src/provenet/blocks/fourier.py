@@ -72,7 +72,7 @@ class BFNO(InGroups, FNO):
     """An FNO in ``groups``: d/groups features of group b into the c/groups outputs of group b."""
 
     name = "bfno"
-    module = modules.BFNO  # type: ignore[assignment]
+    module = modules.BFNO
 
     def check(self, X: Tensor, outputs: int) -> None:
         super().check(X, outputs)

@@ -26,9 +26,7 @@ _TINY = 1e-300
 
 @dataclass(frozen=True)
 class Cones(Table):
-    """rows (N, p): Φ with rows of unit length, or zero.  signs (P, N): ±1.  inside (P, p): a point of each interior.
-    noise (N,): what rounding may do to the rows themselves, of their length; None: nothing.  doubt: how many times the
-    rounding of a pull rows that count as one may add to it, where the cones are all there are."""
+    """Each field as `Region` and `Table` say; ``doubt`` where the cones are all there are."""
 
     rows: Tensor
     signs: Tensor
@@ -65,9 +63,7 @@ class Cones(Table):
         return (u @ self.rows.T).mul_(self.signs[gate])
 
     def pulled_inside(self, u: Tensor, gate: Tensor) -> Tensor:
-        """u moved until K_k u ≥ 0 in any order of summation; where it is so already, u.
-
-        First straight off the rows it is too close to, which is as short as a move can be; then, where rows are left
+        """First straight off the rows it is too close to, which is as short as a move can be; then, where rows are left
         (more than p meet, or a move came too close to others), along the interior point.  Cones may be so narrow that
         the interior point clears their rows by 1e-6 only: along it alone, moves would be a million times longer.
         """

@@ -52,6 +52,9 @@ class Projection:
     signs: Tensor
     violation: Tensor
 
+    def select(self, which: Tensor) -> Projection:
+        return Projection(*(part[which] for part in vars(self).values()))
+
 
 @dataclass
 class _Active:

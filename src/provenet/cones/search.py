@@ -56,7 +56,7 @@ def _steps(cones: Region, G: Tensor, u: Tensor, gate: Tensor, steps: int) -> tup
     moving = torch.arange(len(u), device=u.device)
     last = None
     for _ in range(steps):
-        pull = _pull(matrix[moving], u)
+        pull = torch.bmm(matrix[moving], torch.bmm(matrix[moving].mT, u[:, :, None])).squeeze(2)
         last = project(cones.rows, signs[moving], pull, last)
         norm = torch.linalg.vector_norm(last.point, dim=1, keepdim=True)
         feasible = (norm[:, 0] > 1e-12 * size[moving] ** 2) & (last.violation <= _HAIR * norm[:, 0])
@@ -67,9 +67,5 @@ def _steps(cones: Region, G: Tensor, u: Tensor, gate: Tensor, steps: int) -> tup
         value[moving], point[moving] = now[grows], u
         if moving.numel() == 0 or deadline.over():
             break
-        last = type(last)(*(part[grows] for part in vars(last).values()))
+        last = last.select(grows)
     return value, point
-
-
-def _pull(G: Tensor, u: Tensor) -> Tensor:
-    return torch.bmm(G, torch.bmm(G.mT, u[:, :, None])).squeeze(2)

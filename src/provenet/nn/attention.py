@@ -5,8 +5,9 @@ from __future__ import annotations
 from math import isqrt
 
 from torch import Tensor
+from typing_extensions import Unpack
 
-from provenet.nn.base import OnTokens
+from provenet.nn.base import Neurons, OnTokens
 from provenet.nn.settings import AttentionScale
 
 
@@ -20,18 +21,8 @@ class SelfAttention(OnTokens):
 
     kind = AttentionScale
 
-    def __init__(
-        self,
-        d: int,
-        c: int,
-        rank: int = 1,
-        n_gates: int = 32,
-        activation: str = "gated_relu",
-        readout: str = "mean",
-        scale: str | None = None,
-        seed: int = 0,
-    ):
-        super().__init__(d * d, d * c, rank, n_gates, activation, seed, fan=d)
+    def __init__(self, d: int, c: int, *, readout: str = "mean", scale: str | None = None, **neurons: Unpack[Neurons]):
+        super().__init__(d * d, d * c, fan=d, **neurons)
         self._configure(readout, scale=scale)
 
     @property

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypedDict
 
 import torch
 from torch import Tensor, nn
@@ -14,6 +14,26 @@ from provenet.nn.settings import NoSettings
 
 ACTIVATIONS = ("linear", "gated_relu", "relu")
 READOUTS = ("mean", "tokens")
+
+
+def check_activation(activation: str) -> None:
+    if activation not in ACTIVATIONS:
+        known = ", ".join(map(repr, ACTIVATIONS))
+        raise ValueError(f"activation: {activation!r} is unknown; choose one of {known}.")
+
+
+def check_readout(readout: str) -> None:
+    if readout not in READOUTS:
+        raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
+
+
+class Neurons(TypedDict, total=False):
+    """What every fresh module can be asked for, by keyword; `TwoLayer` has the defaults."""
+
+    rank: int
+    n_gates: int
+    activation: str
+    seed: int
 
 
 class TwoLayer(nn.Module):
@@ -33,22 +53,32 @@ class TwoLayer(nn.Module):
     second: nn.Parameter
     gates: Tensor | None
 
-    def __init__(self, p: int, q: int, rank: int, n_gates: int, activation: str, seed: int, fan: int = 1):
-        """fan: how many terms of a neuron's hidden values, each of order one, add up to an output."""
+    def __init__(
+        self,
+        p: int,
+        q: int,
+        fan: int = 1,
+        groups: int = 1,
+        *,
+        rank: int = 1,
+        n_gates: int = 32,
+        activation: str = "gated_relu",
+        seed: int = 0,
+    ):
+        """fan: how many terms of a neuron's hidden values, each of order one, add up to an output.  groups: how many
+        times there are all these neurons, each with gates of its own."""
         super().__init__()
-        if activation not in ACTIVATIONS:
-            known = ", ".join(map(repr, ACTIVATIONS))
-            raise ValueError(f"activation: {activation!r} is unknown; choose one of {known}.")
+        check_activation(activation)
         sizes = (("rank", rank), ("n_gates", n_gates), ("first layer", p), ("second layer", q))
         for name, value in sizes:
             if value < 1:
                 raise ValueError(f"{name}: at least one is needed, got {value}.")
         generator = torch.Generator().manual_seed(seed)
         gated = activation == "gated_relu"
-        N = rank if activation == "linear" else rank * n_gates
+        N = groups * rank * (1 if activation == "linear" else n_gates)
         first = torch.randn(N, p, generator=generator) / p**0.5
         second = torch.randn(N, q, generator=generator) / (N * fan) ** 0.5
-        gates = torch.randn(n_gates, p, generator=generator).repeat_interleave(rank, 0) if gated else None
+        gates = torch.randn(groups * n_gates, p, generator=generator).repeat_interleave(rank, 0) if gated else None
         self._set(first, second, gates, activation == "relu")
 
     def _set(self, first: Tensor, second: Tensor, gates: Tensor | None, relu: bool) -> None:
@@ -123,8 +153,7 @@ class OnTokens(TwoLayer):
     readout: str
 
     def _configure(self, readout: str = "mean", **settings: Any) -> None:
-        if readout not in READOUTS:
-            raise ValueError(f"readout: {readout!r} is unknown; choose 'mean' or 'tokens'.")
+        check_readout(readout)
         self.readout, self.chosen = readout, self.kind(**settings)
 
     @property

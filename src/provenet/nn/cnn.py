@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import adaptive_avg_pool1d, adaptive_avg_pool2d, conv1d, conv2d
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
-from provenet.nn.base import TwoLayer
+from provenet.nn.base import Neurons, TwoLayer
 
 Sizes = int | tuple[int, ...]
 Matrix = tuple[tuple[float, ...], ...]
@@ -117,18 +117,16 @@ class CNN(TwoLayer):
         padding: Any = 0,
         dilation: Any = 1,
         pool: Any = 1,
-        rank: int = 1,
-        n_gates: int = 32,
-        activation: str = "gated_relu",
-        seed: int = 0,
+        *,
         dims: int = 2,
+        **neurons: Unpack[Neurons],
     ):
         if dims not in (1, 2):
             raise ValueError(f"dims: 1 for sequences or 2 for images, got {dims!r}.")
         convolution = Convolution(kernel, stride, padding, dilation, pool)
         p = channels * prod(convolution.per_dimension("kernel", dims))
         cells = convolution.cells(dims)
-        super().__init__(p, c * cells, rank, n_gates, activation, seed, fan=cells)
+        super().__init__(p, c * cells, fan=cells, **neurons)
         self._configure(**asdict(convolution))
 
     def _configure(self, **settings: Any) -> None:

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
+from typing_extensions import Unpack
 
-from provenet.nn.base import OnTokens, TwoLayer, read_out, transformable
+from provenet.nn.base import Neurons, OnTokens, TwoLayer, read_out, transformable
 from provenet.nn.settings import Grid, InGroups, OnGrid
 
 
@@ -28,14 +29,12 @@ class FNO(OnTokens):
         s: int,
         d: int,
         c: int,
-        rank: int = 1,
-        n_gates: int = 32,
-        activation: str = "gated_relu",
+        *,
         readout: str = "mean",
         grid: Grid | None = None,
-        seed: int = 0,
+        **neurons: Unpack[Neurons],
     ):
-        super().__init__(s * d, c, rank, n_gates, activation, seed)
+        super().__init__(s * d, c, **neurons)
         self._configure(readout, grid=grid)
         self.chosen.grid_of(s)
 
@@ -67,18 +66,15 @@ class BFNO(FNO):
         d: int,
         c: int,
         groups: int = 1,
-        rank: int = 1,
-        n_gates: int = 32,
-        activation: str = "gated_relu",
+        *,
         readout: str = "mean",
         grid: Grid | None = None,
-        seed: int = 0,
+        **neurons: Unpack[Neurons],
     ):
         chosen = InGroups(grid, groups)
         chosen.grid_of(s)
         chosen.check_groups(d, c)
-        every = (rank * groups, n_gates) if activation == "linear" else (rank, n_gates * groups)
-        TwoLayer.__init__(self, s * d // groups, c // groups, *every, activation, seed)
+        TwoLayer.__init__(self, s * d // groups, c // groups, groups=groups, **neurons)
         group = torch.arange(groups).repeat_interleave(len(self.first) // groups)
         self._configure(readout, group=group, **asdict(chosen))
 

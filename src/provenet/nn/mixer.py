@@ -6,8 +6,9 @@ from math import isqrt
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
-from provenet.nn.base import OnTokens
+from provenet.nn.base import Neurons, OnTokens
 
 
 class Mixer(OnTokens):
@@ -16,18 +17,8 @@ class Mixer(OnTokens):
     Rows of ``first`` and ``gates`` are W₁ (s, s), rows of ``second`` W₂ (d, c), row-major.
     """
 
-    def __init__(
-        self,
-        s: int,
-        d: int,
-        c: int,
-        rank: int = 1,
-        n_gates: int = 32,
-        activation: str = "gated_relu",
-        readout: str = "mean",
-        seed: int = 0,
-    ):
-        super().__init__(s * s, d * c, rank, n_gates, activation, seed, fan=d)
+    def __init__(self, s: int, d: int, c: int, *, readout: str = "mean", **neurons: Unpack[Neurons]):
+        super().__init__(s * s, d * c, fan=d, **neurons)
         self._configure(readout)
 
     def hidden(self, x: Tensor, weights: Tensor) -> Tensor:

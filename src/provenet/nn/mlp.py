@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Unpack
 
-from provenet.nn.base import TwoLayer
+from provenet.nn.base import Neurons, TwoLayer
 
 
 class MLP(TwoLayer):
@@ -16,17 +17,8 @@ class MLP(TwoLayer):
     With ``fit_intercept`` x gets a last entry of one, so p = d + 1 and the bias is penalised like any weight.
     """
 
-    def __init__(
-        self,
-        d: int,
-        c: int,
-        rank: int = 1,
-        n_gates: int = 32,
-        activation: str = "gated_relu",
-        fit_intercept: bool = False,
-        seed: int = 0,
-    ):
-        super().__init__(d + fit_intercept, c, rank, n_gates, activation, seed)
+    def __init__(self, d: int, c: int, *, fit_intercept: bool = False, **neurons: Unpack[Neurons]):
+        super().__init__(d + fit_intercept, c, **neurons)
         self._configure(fit_intercept)
 
     def _configure(self, fit_intercept: bool = False) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
+from typing_extensions import Unpack
 
-from provenet.nn.base import OnTokens, read_out, transformable
+from provenet.nn.base import Neurons, OnTokens, read_out, transformable
 from provenet.nn.settings import Grid, Neighbourhood
 
 
@@ -39,15 +40,13 @@ class PoolFormer(TokenRows):
         self,
         d: int,
         c: int,
-        rank: int = 1,
-        n_gates: int = 32,
-        activation: str = "gated_relu",
+        *,
         readout: str = "mean",
         grid: Grid | None = None,
         window: int = 3,
-        seed: int = 0,
+        **neurons: Unpack[Neurons],
     ):
-        super().__init__(d, c, rank, n_gates, activation, seed)
+        super().__init__(d, c, **neurons)
         self._configure(readout, grid=grid, window=window)
 
     def lift(self, x: Tensor) -> Tensor:
@@ -57,17 +56,8 @@ class PoolFormer(TokenRows):
 class FNet(TokenRows):
     """h(X) = Re(F_s X F_dᵀ): the real part of the Fourier transform over tokens and features."""
 
-    def __init__(
-        self,
-        d: int,
-        c: int,
-        rank: int = 1,
-        n_gates: int = 32,
-        activation: str = "gated_relu",
-        readout: str = "mean",
-        seed: int = 0,
-    ):
-        super().__init__(d, c, rank, n_gates, activation, seed, fan=d)  # as many add up to a coefficient
+    def __init__(self, d: int, c: int, *, readout: str = "mean", **neurons: Unpack[Neurons]):
+        super().__init__(d, c, fan=d, **neurons)  # as many add up to a coefficient
         self._configure(readout)
 
     def lift(self, x: Tensor) -> Tensor:
@@ -82,13 +72,11 @@ class TokenMap(TokenRows):
         function: Callable[[Tensor], Tensor],
         p: int,
         c: int,
-        rank: int = 1,
-        n_gates: int = 32,
-        activation: str = "gated_relu",
+        *,
         readout: str = "mean",
-        seed: int = 0,
+        **neurons: Unpack[Neurons],
     ):
-        super().__init__(p, c, rank, n_gates, activation, seed)
+        super().__init__(p, c, **neurons)
         self._configure(readout, function=function)
 
     def _configure(self, readout: str = "mean", **settings: Any) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from provenet.blocks import block_of
 from provenet.blocks.outputs import batch_size, outputs_in_batches
@@ -22,7 +22,7 @@ from provenet.proofs.fixed_gates import certify_among_own_gates
 from provenet.proofs.foreign import Reading, read_module
 from provenet.proofs.relu import certify_relu
 from provenet.proofs.source import Chunks, Flattened, as_source, sample_shape
-from provenet.proofs.stream import Stream
+from provenet.proofs.stream import Batch, Stream
 from provenet.proofs.streamed import OwnGates
 from provenet.statement import Statement
 
@@ -65,7 +65,13 @@ def certify_module(
         return certify_among_own_gates(network, stream, own, weight, mean, tol)
     samples = _gathered(stream)
     _check_same(inner, read, source, samples)
-    return _certify_relu(read, statement.summed(mean, len(samples.Y)), samples, weight, tol, sharpen)
+    summed = statement.summed(mean, len(samples.Y))
+
+    def posed(gates: Any) -> Problem:
+        said = replace(summed, complete=isinstance(gates, str))
+        return pose(said, samples.X, samples.Y, gates, sample_weight=weight, mask=samples.mask)
+
+    return certify_relu(read, posed, tol, sharpen)
 
 
 def _statement(
@@ -76,16 +82,6 @@ def _statement(
     return Statement.of(
         block_of(network), loss, beta, activation=network.activation, readout=readout, loss_settings=loss_settings
     )
-
-
-def _certify_relu(
-    read: Reading, statement: Statement, data: _Data, weight: Tensor | None, tol: float, sharpen: float
-) -> Certificate:
-    def posed(gates: Any) -> Problem:
-        said = replace(statement, complete=isinstance(gates, str))
-        return pose(said, data.X, data.Y, gates, sample_weight=weight, mask=data.mask)
-
-    return certify_relu(read.network, read.back, posed, tol, sharpen)
 
 
 def _unwrapped(module: Any) -> nn.Module:
@@ -103,24 +99,18 @@ def _unwrapped(module: Any) -> nn.Module:
     return inner
 
 
-class _Data(NamedTuple):
-    X: Tensor
-    Y: Tensor
-    mask: Tensor | None
-
-
-def _gathered(stream: Stream) -> _Data:
+def _gathered(stream: Stream) -> Batch:
     """All samples at once."""
     batches = list(stream)
     if len({batch.X.shape[1:] for batch in batches}) > 1:
         raise ValueError("data: a ReLU network is judged on all samples at once; they need one shape, tokens included.")
     masks = [torch.ones(batch.X.shape[:2], dtype=torch.bool) if batch.mask is None else batch.mask for batch in batches]
     masked = any(batch.mask is not None for batch in batches)
-    X, Y = torch.cat([batch.X for batch in batches]), torch.cat([batch.Y for batch in batches])
-    return _Data(X, Y, torch.cat(masks) if masked else None)
+    X, Y, rows = (torch.cat(parts) for parts in zip(*((b.X, b.Y, b.rows) for b in batches), strict=True))
+    return Batch(X, Y, torch.cat(masks) if masked else None, rows)
 
 
-def _check_same(module: nn.Module, read: Reading, source: Iterable[Any], data: _Data) -> None:
+def _check_same(module: nn.Module, read: Reading, source: Iterable[Any], data: Batch) -> None:
     """The user's module must compute what was read of it, or the certificate is of another network."""
     double = copy.deepcopy(module).to(device="cpu", dtype=torch.float64).eval()
     inputs = data.X if not read.flatten else data.X.reshape(len(data.X), *sample_shape(source))

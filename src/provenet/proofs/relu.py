@@ -29,7 +29,7 @@ from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.nn import TwoLayer
 from provenet.polar.everywhere import Pull, climb, strongest
 from provenet.problem import Problem
-from provenet.proofs.foreign import read_module
+from provenet.proofs.foreign import Reading, read_module
 from provenet.proofs.improve import improved, objective
 from provenet.solvers.solve import solve
 from provenet.statement import Scope
@@ -44,21 +44,15 @@ _TOLERANCE = 3e-3  # of the strongest pull over all u, where it is beyond β
 _GATES = 100  # sampled, where a dual point is looked for without all arrangements
 
 
-def certify_relu(
-    network: TwoLayer,
-    back: Callable[[TwoLayer], nn.Module],
-    pose: Callable[[Any], Problem],
-    tol: float,
-    sharpen: float,
-) -> Certificate:
-    """``pose(gates)`` formulates the problem of the network, which is in float64; ``back`` makes the user's kind of it.
+def certify_relu(read: Reading, pose: Callable[[Any], Problem], tol: float, sharpen: float) -> Certificate:
+    """``pose(gates)`` formulates the problem of the network that was read.
 
     sharpen: seconds to spend on solving the problem, for a better dual point than the network's own gradient.
     """
-    some = pose(1)
+    some, network = pose(1), read.network
     rows = _table(some)
     if rows is None:
-        return _among_its_own(network, back, pose, tol, sharpen)
+        return _among_its_own(read, pose, tol, sharpen)
     everyone = Everyone(some, rows)
     every = _enumerated(pose, some, rows)
     certificate = everyone.judged(network, every, tol)
@@ -70,7 +64,7 @@ def certify_relu(
             other = everyone.judged(solved, None, tol) if every is None else best.certificate
         certificate = certificate.sharpened(other)
         candidates.append(solved)
-    return replace(certificate, better=_best(candidates, back, network, some))
+    return replace(certificate, better=_best(candidates, read, some))
 
 
 def _enumerated(pose: Callable[[Any], Problem], some: Problem, rows: Tensor) -> Problem | None:
@@ -93,7 +87,7 @@ def with_better(certificate: Certificate, problem: Problem, network: nn.Module) 
         return certificate
     read = read_module(network, ())
     escaped = Everyone(problem, rows).escape(read.network)
-    return replace(certificate, better=_best([escaped], read.back, read.network, problem))
+    return replace(certificate, better=_best([escaped], read, problem))
 
 
 class Everyone:
@@ -178,15 +172,9 @@ def _count(rows: Tensor) -> int:
     return count_bound(len(distinct), int(torch.linalg.matrix_rank(distinct)))
 
 
-def _among_its_own(
-    network: TwoLayer,
-    back: Callable[[TwoLayer], nn.Module],
-    pose: Callable[[Any], Problem],
-    tol: float,
-    sharpen: float,
-) -> Certificate:
+def _among_its_own(read: Reading, pose: Callable[[Any], Problem], tol: float, sharpen: float) -> Certificate:
     """Among ReLU networks whose neurons keep to this one's activation patterns, those that rounding does not decide."""
-    sampled = pose(_GATES)
+    sampled, network = pose(_GATES), read.network
     vectors = network.first.detach()
     problem = sampled
     if not hasattr(network, "group"):
@@ -198,24 +186,18 @@ def _among_its_own(
         return certificate
     best = solve(problem, tol=min(tol, 1e-4) / 4, max_seconds=sharpen)
     certificate = certificate.sharpened(best.certificate)
-    return replace(certificate, better=_best([best.network()], back, network, problem))  # type: ignore[list-item]
+    return replace(certificate, better=_best([best.network()], read, problem))  # type: ignore[list-item]
 
 
-def _best(
-    candidates: list[TwoLayer | None], back: Callable[[TwoLayer], nn.Module], network: TwoLayer, problem: Problem
-) -> nn.Module | None:
+def _best(candidates: list[TwoLayer | None], read: Reading, problem: Problem) -> nn.Module | None:
     """The best candidate as a module of the user's kind, if it is still better in the user's precision."""
-    found, least = None, objective(network, problem)
+    found, least = None, objective(read.network, problem)
     for candidate in candidates:
         if candidate is None:
             continue
-        module = back(candidate)
-        kept = candidate.to(_precision(module)).to(torch.float64)
+        module = read.back(candidate)
+        kept = candidate.to(next(module.parameters()).dtype).to(torch.float64)
         value = objective(kept, problem)
         if value < least * (1 - 1e-12):
             found, least = module, value
     return found
-
-
-def _precision(module: nn.Module) -> torch.dtype:
-    return next(module.parameters()).dtype

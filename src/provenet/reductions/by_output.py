@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from provenet.gauges import ConeColumns
 from provenet.operators import ByOutput
 from provenet.problem import Program
-from provenet.reductions.base import Back, Reduction
-from provenet.variable import Factors
+from provenet.reductions.base import Back, Lowered, Reduction
 
 
 @dataclass(frozen=True)
@@ -18,15 +17,4 @@ class ByOutputs(Reduction):
             return None
         operator = ByOutput(program.operator)
         gauge = program.gauge.apart(program.operator.q)
-        return replace(program, operator=operator, gauge=gauge), _Together(operator)
-
-
-@dataclass(frozen=True)
-class _Together(Back):
-    operator: ByOutput
-
-    def factors(self, factors: Factors) -> Factors:
-        return self.operator.lowered(factors)
-
-    def start(self, factors: Factors) -> Factors:
-        return self.operator.raised(factors)
+        return replace(program, operator=operator, gauge=gauge), Lowered(operator)

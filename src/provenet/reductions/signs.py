@@ -8,8 +8,7 @@ from provenet.gauges import SignNorm
 from provenet.gauges.prox.mixed import signs
 from provenet.operators import Lifted
 from provenet.problem import Program
-from provenet.reductions.base import Back, Reduction
-from provenet.variable import Factors
+from provenet.reductions.base import Back, Lowered, Reduction
 
 
 @dataclass(frozen=True)
@@ -22,15 +21,4 @@ class Signs(Reduction):
             return None
         by_rows = gauge.by_rows(op.p, op.q)
         operator = Lifted(op, signs(op.space, op.p if by_rows else op.q), by_rows)
-        return replace(program, operator=operator, gauge=gauge.lifted(op.p, op.q)), _Lowered(operator)
-
-
-@dataclass(frozen=True)
-class _Lowered(Back):
-    operator: Lifted
-
-    def factors(self, factors: Factors) -> Factors:
-        return self.operator.lowered(factors)
-
-    def start(self, factors: Factors) -> Factors:
-        return self.operator.raised(factors)
+        return replace(program, operator=operator, gauge=gauge.lifted(op.p, op.q)), Lowered(operator)

@@ -39,6 +39,11 @@ class Point:
     factors: Callable[[], Factors]
     dual: DualPoint | None = None
 
+    @staticmethod
+    def of(factors: Factors, prediction: Tensor, dual: DualPoint | None = None) -> Point:
+        """Where neurons stand, by their weight decay."""
+        return Point(prediction, float(factors.penalty()), lambda: factors, dual)
+
 
 class Refused(ValueError):
     """The method asked for cannot take the problem."""
@@ -187,7 +192,7 @@ class _Course:
         self.state: Any = None
         self.step = 0
         self.seen = -1  # the last step whose point was looked at
-        self.best = _zero(program)
+        self.best = Point.of(program.nobody, program.operator.space.zeros(*program.operator.output_shape))
         self.at_zero: Gap | None = None
         self.best_gap = self.best_primal = math.inf
         self.proven: DualPoint | None = None
@@ -286,8 +291,3 @@ def _gap_at_zero(program: Program, zero: Point) -> Gap:
     with deadline.within(0.0):
         gap = duality_gap(program, zero.prediction, zero.penalty)
     return gap if gap.polar_least > _BEYOND * program.beta else duality_gap(program, zero.prediction, zero.penalty)
-
-
-def _zero(program: Program) -> Point:
-    op = program.operator
-    return Point(torch.zeros(op.output_shape, dtype=op.dtype), 0.0, lambda: Factors.empty(op.p, op.q, op.space))

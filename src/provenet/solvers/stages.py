@@ -21,7 +21,7 @@ def run_stages(
 ) -> tuple[Run, str]:
     """Each stage begins where the best one before it stopped, with what is left of the limits."""
     began = time.perf_counter()
-    total = Run(Status.MAX_STEPS, Factors.empty(program.operator.p, program.operator.q), 0, 0.0)
+    total = Run(Status.MAX_STEPS, program.nobody, 0, 0.0)
     names: list[str] = []
     best = float("inf")
     for stage in stages:

@@ -108,12 +108,12 @@ def conjugate(loss: str, theta: Array, y: Array, delta: float) -> Array:
         return theta**2 / 2 + theta * y
     if loss == "huber":
         return np.where(np.abs(theta) <= delta * (1 + _EDGE), theta**2 / 2 + theta * y, np.inf)
-    p = y + theta
+    sure = y == 1
+    p = np.where(sure, -theta, y + theta)  # where the label is one, 1 − p: a tiny θ keeps its digits
     inside = (p >= -_EDGE) & (p <= 1 + _EDGE)
     if loss == "softmax":
-        inside &= np.abs(p.sum(axis=1, keepdims=True) - 1) <= _EDGE * p.shape[1]
-    wrong = np.clip(np.where(y == 1, -theta, p), 0, 1)  # where p is next to 1, from θ itself
-    right = _rest_log_rest(wrong)
+        inside &= np.abs((y + theta).sum(axis=1, keepdims=True) - 1) <= _EDGE * p.shape[1]
+    p = np.clip(p, 0, 1)
     if loss == "logistic":
-        return np.where(inside, _xlogx(wrong) + right, np.inf)
-    return np.where(inside, np.where(y == 1, right, _xlogx(wrong)), np.inf)
+        return np.where(inside, _xlogx(p) + _rest_log_rest(p), np.inf)
+    return np.where(inside, np.where(sure, _rest_log_rest(p), _xlogx(p)), np.inf)

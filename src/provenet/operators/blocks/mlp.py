@@ -108,28 +108,18 @@ class MLPOperator(Operator):
         return None if self.all_open else self.pattern.T.bool().contiguous()
 
     def kernel(self) -> Tensor:
-        """The gated kernel (    def _fill_first(self, right: Tensor, gate: Tensor, columns: Tensor) -> None:
-                gated = self.pattern.T[gate][:, None] * self.X.T  # (N, p, n)
-                torch.mul(gated[..., None], right[:, None, None], out=columns)
-
-            def _fill_second(self, left: Tensor, gate: Tensor, columns: Tensor) -> None:
-                hidden = (left @ self.X.T).mul_(self.pattern.T[gate])
-                columns.diagonal(dim1=1, dim2=3).copy_(hidden[:, :, None])
-        ᵀ) ∘ (DDᵀ), whatever P, d and c are."""
+        """The gated kernel (XXᵀ) ∘ (DDᵀ), whatever P, d and c are."""
         K = self.X @ self.X.T
         for rows in self._tiles(self.n):
             K[rows] *= self.pattern[rows] @ self.pattern.T
         return K
 
     def norm_upper(self) -> float:
-        # ‖A‖² = ‖K‖₂ ≤ trace K, and ≤ (gates open at one sample)·‖X‖²; each sum rounds by at most its length times eps
+        # ‖A‖² = ‖K‖₂ ≤ trace K, and as ‖Σ_k D_k X Z_k‖² ≤ max_i |{k : D_ik = 1}| · ‖X‖² ‖Z‖², ≤ (gates open at one
+        # sample)·‖X‖²; each sum rounds by at most its length times eps
         trace = float((self.X.square().sum(1) * self.pattern.sum(1)).sum())
-        spectral = float(torch.linalg.matrix_norm(self.X, 2)) ** 2 * self._multiplicity()
+        spectral = float(torch.linalg.matrix_norm(self.X, 2)) ** 2 * float(self.pattern.sum(1).max())
         return min(trace, spectral) ** 0.5 * (1 + 4 * (self.n + self.p) * torch.finfo(self.dtype).eps)
-
-    def _multiplicity(self) -> float:
-        """Largest number of gates open at one sample: ‖Σ_k D_k X Z_k‖² ≤ max_i |{k : D_ik = 1}| · ‖X‖² ‖Z‖²."""
-        return float(self.pattern.sum(1).max())
 
     def rounding(self, residual: Tensor) -> float:
         eps = torch.finfo(self.dtype).eps

@@ -44,4 +44,4 @@ class ConeADMM(ADMM):
 
     def point(self, program: Program[ProxGauge], state: ADMMState) -> Point:
         at = best_amplitudes(program, place(program, program.gauge.factorise(state.a)))
-        return Point(at.prediction, float(at.factors.penalty()), lambda: at.factors)
+        return Point.of(at.factors, at.prediction)

@@ -81,9 +81,8 @@ class ConeBM(Method[ConeBMState]):
         return float(op.output_shape[0]) * op.p * (op.p + op.q)
 
     def init(self, program: Program[ConeGauge], start: Factors | None) -> ConeBMState:
-        op = program.operator
         if start is None and self.rank is None:
-            return ConeBMState(place(program, Factors.empty(op.p, op.q, op.space)))
+            return ConeBMState(place(program, program.nobody))
         if start is None:
             noise = gaussian(program, self.rank or 1, self.spread, self.seed)
             start = replace(noise, left=noise.left + self.spread * program.gauge.region.inside[noise.gate])
@@ -123,8 +122,7 @@ class ConeBM(Method[ConeBMState]):
         return state.exhausted
 
     def point(self, program: Program[ConeGauge], state: ConeBMState) -> Point:
-        factors = state.place.factors
-        return Point(state.place.prediction, float(factors.penalty()), lambda: factors)
+        return Point.of(state.place.factors, state.place.prediction)
 
 
 def escape(program: Program[ConeGauge], at: Place, most: int) -> Place | None:

@@ -68,9 +68,7 @@ class ClassicFrankWolfe(Method[ClassicState]):
         return self if self.total is None else replace(self, total=self.total / units.z)
 
     def init(self, program: Program[ConeGauge], start: Factors | None) -> ClassicState:
-        op = program.operator
-        factors = Factors.empty(op.p, op.q, op.space) if start is None else start
-        return _first(program, program.gauge, place(program, factors), self.total)
+        return _first(program, program.gauge, place(program, start or program.nobody), self.total)
 
     def step(self, program: Program[ConeGauge], state: ClassicState) -> ClassicState:
         return _next(program, program.gauge, state)

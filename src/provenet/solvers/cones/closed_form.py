@@ -59,7 +59,7 @@ class ClosedForm(Method[Factors]):
         return True
 
     def point(self, program: Program, state: Factors) -> Point:
-        return Point(program.operator.forward_factors(state), float(state.penalty()), lambda: state)
+        return Point.of(state, program.operator.forward_factors(state))
 
 
 def _data(program: Program) -> Tensor:
@@ -71,14 +71,14 @@ def _data(program: Program) -> Tensor:
 
 def _factors(program: Program) -> Factors:
     """The neurons; `Refused` where there are none in closed form."""
-    op, X = program.operator, _data(program)
+    X = _data(program)
     s = float(torch.linalg.vector_norm(X)) / len(X) ** 0.5
     threshold = program.beta / (float(program.loss.sample_weight.mean()) * s)
     Y = program.loss.target
     A, sigma, _ = torch.linalg.svd(Y, full_matrices=False)
     active = int((sigma > threshold).sum())
     if active == 0:
-        return Factors.empty(op.p, op.q, op.space)
+        return program.nobody
     # a subspace of one singular value is active as a whole
     jumps = torch.nonzero(sigma[:-1] - sigma[1:] > _SAME * sigma[0]).flatten() + 1
     bounds = [0, *jumps.tolist(), len(sigma)]

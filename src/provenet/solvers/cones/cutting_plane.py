@@ -56,8 +56,8 @@ class CuttingPlane(Method[CuttingPlaneState]):
             raise ValueError(f"level: it must be above zero and at most one, got {self.level!r}.")
 
     def init(self, program: Program[ConeGauge], start: Factors | None) -> CuttingPlaneState:
-        op, zero = program.operator, torch.zeros(program.operator.output_shape, dtype=program.operator.dtype)
-        cuts = Factors.empty(op.p, op.q, op.space) if start is None else _cuts_of(start)
+        op, zero = program.operator, torch.zeros_like(program.loss.target)
+        cuts = program.nobody if start is None else _cuts_of(start)
         model = SecondLayers(cuts.right, zero, float(program.loss.value(zero)))
         state = CuttingPlaneState(
             cuts, op.second_layer_columns(cuts.left, cuts.gate), model, torch.zeros_like(zero), 0.0

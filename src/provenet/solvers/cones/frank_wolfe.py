@@ -58,9 +58,7 @@ class FrankWolfe(Method[FrankWolfeState]):
         return Offer(self.memory(task.program), 0.0, task.product + 10 * searched, 10 * task.decades, tabled, tabled)
 
     def init(self, program: Program[ConeGauge], start: Factors | None) -> FrankWolfeState:
-        op = program.operator
-        factors = Factors.empty(op.p, op.q, op.space) if start is None else start
-        return FrankWolfeState(place(program, factors))
+        return FrankWolfeState(place(program, start or program.nobody))
 
     def step(self, program: Program[ConeGauge], state: FrankWolfeState) -> FrankWolfeState:
         region = program.gauge.region
@@ -89,8 +87,7 @@ class FrankWolfe(Method[FrankWolfeState]):
         return state.exhausted
 
     def point(self, program: Program[ConeGauge], state: FrankWolfeState) -> Point:
-        factors = state.place.factors
-        return Point(state.place.prediction, float(factors.penalty()), lambda: factors)
+        return Point.of(state.place.factors, state.place.prediction)
 
 
 def fully_corrected(program: Program[ConeGauge], old: Factors, new: Factors | None) -> Place:

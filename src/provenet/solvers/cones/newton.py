@@ -16,7 +16,7 @@ from provenet import deadline
 from provenet.cones import Region
 from provenet.problem import Program
 from provenet.solvers.cones.faces import Walls, descent, feasible, walls_of
-from provenet.solvers.neurons.hessian import DenseModel, Model, ProductModel
+from provenet.solvers.neurons.hessian import Model
 from provenet.solvers.neurons.newton import NewtonSettings
 from provenet.solvers.neurons.place import Place, gradient, place
 from provenet.variable import Factors
@@ -43,9 +43,7 @@ def face_step(program: Program, region: Region, at: Place, damping: float, setti
     weights = torch.cat([at.factors.left, at.factors.right], dim=1)
     if float(torch.linalg.vector_norm(steepest)) <= _STILL * program.beta * float(torch.linalg.vector_norm(weights)):
         return FaceMove(at, damping, stuck=True)
-    unknowns, tried = slope.numel(), damping
-    dense = unknowns <= settings.dense and unknowns * at.prediction.numel() <= settings.entries
-    model: Model = DenseModel(program, at) if dense else ProductModel(program, at, settings.cg_steps)
+    tried, model = damping, settings.model(program, at)
     for attempt in range(_TRIES):
         if deadline.over():
             return FaceMove(at, damping)

@@ -52,8 +52,7 @@ class ActiveIPM(Method[WorkingSetState]):
         return Offer(self.memory(task.program), 0.0, task.product, 5 * task.decades, finishes=True)
 
     def init(self, program: Program, start: Factors | None) -> WorkingSetState:
-        op = program.operator
-        factors = Factors.empty(op.p, op.q, op.space) if start is None else start
+        factors = start or program.nobody
         gates = self._wanted(program, factors, torch.unique(factors.gate))
         if gates.numel() == 0 or not self._has_room(program, gates):
             return WorkingSetState(gates, program, None, factors, full=True)
@@ -81,8 +80,7 @@ class ActiveIPM(Method[WorkingSetState]):
 
     def point(self, program: Program, state: WorkingSetState) -> Point:
         if state.inner is None:
-            given = state.given
-            return Point(program.operator.forward_factors(given), float(given.penalty()), lambda: given)
+            return Point.of(state.given, program.operator.forward_factors(state.given))
         point = self.inner.point(state.local, state.inner)
         return replace(point, factors=lambda: self._global(point.factors(), state.gates))
 

@@ -22,6 +22,12 @@ class Scaling:
     dual: Tensor
     lam: Tensor
 
+    @property
+    def to_unit(self) -> Tensor:
+        """What a block (P, m, m) is multiplied by, entry by entry, for coordinates in which T = R = I."""
+        half = self.lam.rsqrt()
+        return half[:, :, None] * half[:, None, :]
+
     @staticmethod
     def between(T: Tensor, R: Tensor) -> Scaling:
         one = torch.eye(T.shape[-1], dtype=T.dtype).expand_as(T)

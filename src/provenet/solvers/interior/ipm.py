@@ -70,11 +70,10 @@ class IPM(Method[IPMState]):
         return Offer(self.memory(task.program), 0.0, step, 2 * task.decades, starts=True)
 
     def init(self, program: Program, start: Factors | None) -> IPMState:
-        op, fit = program.operator, prepare(program)
-        nothing = Factors.empty(op.p, op.q, op.space)
+        fit = prepare(program)
         if program.beta >= program.beta_max:
-            return IPMState(fit, None, nothing)
-        given = start or nothing
+            return IPMState(fit, None, program.nobody)
+        given = start or program.nobody
         try:
             centre = warm_centre(program, fit, given) if given.n_neurons else cold_centre(program, fit)
         except LinAlgError:  # β is below what rounding lets us see
@@ -98,7 +97,7 @@ class IPM(Method[IPMState]):
         else:
             assert state.centre is not None
             factors = _settled(program, state.fit, state.centre)
-        return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors)
+        return Point.of(factors, program.operator.forward_factors(factors))
 
 
 def unknowns_of(op: Operator) -> int:

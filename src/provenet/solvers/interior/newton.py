@@ -15,7 +15,7 @@ from provenet.solvers.interior.rows import Fit, Rows
 from provenet.variable import Stack
 
 BOUNDARY = 0.99  # share of the way to the boundary of the cone
-LAG = 0.1  # μ may fall no faster than this times the defect allows
+_LAG = 0.1  # μ may fall no faster than this times the defect allows
 DESCENT = 0.1  # share of the promised decrease that a step must keep
 SHRINK = 0.3
 TRIES = 7
@@ -85,8 +85,7 @@ def advance(fit: Fit, centre: Centre, beta: float) -> Centre:
     trace_slope = beta**2 * centre.scaling.G.mT @ centre.scaling.G
     gradient = trace_slope - outer(centre.a, centre.a, m)  # 2∇φ
     value = float((fit.target * centre.W).sum())
-    half = lam.rsqrt()
-    to_unit = half[:, :, None] * half[:, None, :]  # coordinates in which T = R = I
+    to_unit = centre.scaling.to_unit
     newton = _Newton(centre, gradient)
     (dT, dR), nu = newton.corrected()
     barrier_slope = gradient - torch.diag_embed(nu / lam)
@@ -123,19 +122,26 @@ class _Newton:
     def corrected(self) -> tuple[tuple[Tensor, Tensor], float]:
         """Mehrotra's direction, and the complementarity ν = σμ it aims at."""
         lam = self.centre.scaling.lam
-        Lam, eye = torch.diag_embed(lam), torch.eye(lam.shape[1], dtype=lam.dtype)
-        mu = float(lam.square().mean())
-        half = lam.rsqrt()
+        Lam, mu = torch.diag_embed(lam), float(lam.square().mean())
         dT, dR = self.direction(-Lam, self.defect)
-        step = longest(half[:, :, None] * half[:, None, :], dT, dR)
+        step = longest(self.centre.scaling.to_unit, dT, dR)
         predicted = float(((Lam + step * dT) * (Lam + step * dR)).sum()) / lam.numel()
-        # where R is far from 2∇φ, a small μ would only pin T to the boundary
-        floor = LAG * float((self.defect.diagonal(dim1=1, dim2=2) * lam).abs().mean()) / mu
-        nu = mu * max((predicted / mu) ** 3, min(0.5, floor))
-        product = dT @ dR
-        aim = nu * eye - Lam.square() - 0.5 * (product + product.mT)
-        rhs = aim * 2 / (lam[:, :, None] + lam[:, None, :])
-        return self.direction(rhs, self.defect + curvature(self.centre, dT)), nu
+        nu = aimed_at(mu, predicted, lam, self.defect)
+        return self.direction(corrector(nu, lam, dT, dR), self.defect + curvature(self.centre, dT)), nu
+
+
+def aimed_at(mu: float, predicted: float, lam: Tensor, defect: Tensor) -> float:
+    """The complementarity for a step to aim at, where the predictor leaves ``predicted`` of μ."""
+    # where R is far from 2∇φ, a small μ would only pin T to the boundary
+    floor = _LAG * float((defect.diagonal(dim1=1, dim2=2) * lam).abs().mean()) / mu
+    return mu * max((predicted / mu) ** 3, min(0.5, floor))
+
+
+def corrector(nu: float, lam: Tensor, dT: Tensor, dR: Tensor) -> Tensor:
+    """dT + dR that makes the complementarity ν, the predictor's own product included."""
+    product = dT @ dR
+    aim = torch.diag_embed(nu - lam.square()) - 0.5 * (product + product.mT)
+    return aim * 2 / (lam[:, :, None] + lam[:, None, :])
 
 
 def newton_matrix(centre: Centre, H: NDArray[np.float64]) -> Tensor:

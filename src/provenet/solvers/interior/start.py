@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -9,30 +11,40 @@ from provenet.certificates import duality_gap
 from provenet.problem import Program
 from provenet.solvers.interior.blocks import LinAlgError, Scaling, smallest_eigenvalue
 from provenet.solvers.interior.newton import Centre, centre_at, outer
-from provenet.solvers.interior.rows import Fit, block_size
+from provenet.solvers.interior.rows import Fit, Rows, block_size
 from provenet.variable import Factors, Stack
 
-_SHARE = 0.7  # the largest σ(A_k) of a cold start, as a share of β
+_SHARE = 0.7  # the largest A_k of a cold start, as a share of β
+_TRIES = 60
 _USEFUL = 0.5  # a start with a larger relative gap is no better than none
 
 
 def cold_centre(program: Program, fit: Fit) -> Centre:
-    """T = sI with s such that the largest σ(A_k) is about _SHARE·β, and R = 2∇φ, kept away from zero.
-
-    σ(A_k) falls from β_max to zero as s grows, so that s is found by doubling and halving in logarithms.
-    """
+    """T = sI with s such that the largest σ(A_k) is about _SHARE·β, and R = 2∇φ, kept away from zero."""
     op, beta = program.operator, program.beta
     m = block_size(op)
-    eye = torch.eye(m, dtype=op.dtype).expand(op.n_gates, m, m)
-    kernel = fit.rows.kernel(eye.diagonal(dim1=1, dim2=2))
+    eye = op.space.eye(m).expand(op.n_gates, m, m)
+    s, A = cold_scale(program, fit.rows, fit.target, lambda A: float(program.gauge.polar(A).upper.max()))
+    R = beta**2 * eye - outer(A, A, m)
+    R = R + max(0.1 * beta**2 - smallest_eigenvalue(R), 0.0) * eye
+    return centre_at(fit, Scaling.between(s * eye, R))
+
+
+def cold_scale(program: Program, rows: Rows, target: Tensor, size: Callable[[Stack], float]) -> tuple[float, Stack]:
+    """s at which A = X̃ᵀK⁻¹Y, K = I + s Σ_k X̃_kX̃_kᵀ, has a ``size`` of about _SHARE·β; and A.
+
+    Sizes fall from β_max to zero as s grows, so that s is found by doubling and halving in logarithms.
+    """
+    op = program.operator
+    kernel = rows.kernel(op.space.ones(op.n_gates, 1))
     # a mean of the eigenvalues that repeated samples do not change
-    s = program.beta_max / beta * float(kernel.diagonal().sum() / kernel.square().sum())
+    s = program.beta_max / program.beta * float(kernel.diagonal().sum() / kernel.square().sum())
     low, high = 0.0, float("inf")
-    for _ in range(40):
+    for _ in range(_TRIES):
         K = kernel * s
         K.diagonal().add_(1)
-        A = fit.rows.adjoint(torch.cholesky_solve(fit.target, torch.linalg.cholesky(K)))
-        excess = float(program.gauge.polar(A).upper.max()) / (_SHARE * beta)
+        A = rows.adjoint(torch.cholesky_solve(target, torch.linalg.cholesky(K)))
+        excess = size(A) / (_SHARE * program.beta)
         if 0.6 <= excess <= 1.4:
             break
         if excess > 1:
@@ -41,9 +53,7 @@ def cold_centre(program: Program, fit: Fit) -> Centre:
         else:
             high, shrunk = s, s * max(excess, 0.01)
             s = shrunk if shrunk > low else (low * high) ** 0.5
-    R = beta**2 * eye - outer(A, A, m)
-    R = R + max(0.1 * beta**2 - smallest_eigenvalue(R), 0.0) * eye
-    return centre_at(fit, Scaling.between(s * eye, R))
+    return s, A
 
 
 def warm_centre(program: Program, fit: Fit, start: Factors) -> Centre:

@@ -73,7 +73,7 @@ class BM(Method[BMState]):
     def memory(self, program: Program) -> int:
         # factors and predictions of the candidates of a step; the stack is never formed where it is large
         op = program.operator
-        neurons = self._first_width(program)
+        neurons = 4 * self.atoms if self.rank is None else op.n_gates * self.rank  # a few escapes', or the start's
         formed = 0 if is_large(op) else 4 * op.stack_bytes
         return formed + op.dtype.itemsize * (12 * neurons * (op.p + op.q) + 16 * math.prod(op.output_shape))
 
@@ -85,20 +85,15 @@ class BM(Method[BMState]):
         step = 0.0 if large else 50 * task.product
         return Offer(self.memory(program), 0.0, step, 5 * task.decades, starts=large, finishes=True)
 
-    def _first_width(self, program: Program) -> int:
-        """Neurons of the start, or as many as an escape may add a few times."""
-        return 4 * self.atoms if self.rank is None else program.operator.n_gates * self.rank
-
     def work(self, program: Program) -> float:
         # its products have neurons where others have gates times outputs; there are about as many as inputs
         op = program.operator
         return float(op.output_shape[0]) * op.p * (op.p + op.q)
 
     def init(self, program: Program, start: Factors | None) -> BMState:
-        op = program.operator
         if start is None and self.rank is not None:
             start = gaussian(program, self.rank, self.spread, self.seed)
-        return BMState(place(program, Factors.empty(op.p, op.q, op.space) if start is None else start))
+        return BMState(place(program, start or program.nobody))
 
     def step(self, program: Program, state: BMState) -> BMState:
         if state.stuck or state.place.factors.n_neurons == 0:
@@ -130,8 +125,7 @@ class BM(Method[BMState]):
         return state.exhausted
 
     def point(self, program: Program, state: BMState) -> Point:
-        factors = state.place.factors
-        return Point(state.place.prediction, float(factors.penalty()), lambda: factors)
+        return Point.of(state.place.factors, state.place.prediction)
 
 
 def check_start(rank: int | None, spread: float) -> None:

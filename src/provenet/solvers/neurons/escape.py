@@ -65,7 +65,7 @@ def _pairs(program: Program, at: Place, most: int, depth: int) -> tuple[Tensor, 
             Gv, Gu = plain(beyond.left(u, gate), beyond.right(v, gate), gate)
             return beyond.left(Gv, gate), beyond.right(Gu, gate)
 
-        gates = torch.arange(op.n_gates)
+        gates = op.space.arange(op.n_gates)
         width = max(1, min(most // op.n_gates, _WIDTH))
         sigma, U, Vh = top_pairs(products, gates, op.p, op.q, width, depth)
     each = sigma.shape[1]

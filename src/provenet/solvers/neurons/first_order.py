@@ -105,8 +105,7 @@ class FirstOrderBM(Method[FirstOrderState]):
         return state.stuck or state.steps >= self.epochs
 
     def point(self, program: Program, state: FirstOrderState) -> Point:
-        factors = state.place.factors
-        return Point(state.place.prediction, float(factors.penalty()), lambda: factors)
+        return Point.of(state.place.factors, state.place.prediction)
 
     def _rank(self, program: Program) -> int:
         return self.rank or min(program.operator.p, program.operator.q)

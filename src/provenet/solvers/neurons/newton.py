@@ -45,6 +45,12 @@ class NewtonSettings:
     entries: int = 3_000_000
     cg_steps: int = 100
 
+    def model(self, program: Program, at: Place) -> Model:
+        """Of the objective at a place: formed, or as products."""
+        unknowns = at.factors.left.numel() + at.factors.right.numel()
+        dense = unknowns <= self.dense and unknowns * at.prediction.numel() <= self.entries
+        return DenseModel(program, at) if dense else ProductModel(program, at, self.cg_steps)
+
 
 @dataclass(frozen=True)
 class Damping:
@@ -67,10 +73,7 @@ class NewtonMove:
 
 def newton_step(program: Program, at: Place, damping: Damping, last: float, settings: NewtonSettings) -> NewtonMove:
     """One step, after one that lowered the objective by ``last``: Newton where it is trusted, else straight."""
-    slope = gradient(program, at)
-    unknowns = slope.numel()
-    dense = unknowns <= settings.dense and unknowns * at.prediction.numel() <= settings.entries
-    model: Model = DenseModel(program, at) if dense else ProductModel(program, at, settings.cg_steps)
+    slope, model = gradient(program, at), settings.model(program, at)
     move = _newton(program, at, slope, model, damping) if damping.close else None
     if move is None:
         if damping.close:

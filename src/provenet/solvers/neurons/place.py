@@ -44,7 +44,7 @@ def gaussian(program: Program, rank: int, spread: float, seed: int) -> Factors:
     op = program.operator
     generator = torch.Generator().manual_seed(seed)
     weights = spread * torch.randn(op.n_gates * rank, op.p + op.q, generator=generator, dtype=op.dtype)
-    gate = torch.arange(op.n_gates).repeat_interleave(rank)
+    gate = op.space.arange(op.n_gates).repeat_interleave(rank)
     return Factors(weights[:, : op.p].contiguous(), weights[:, op.p :].contiguous(), gate)
 
 

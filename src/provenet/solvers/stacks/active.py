@@ -28,7 +28,7 @@ class ActiveForward:
         if many or self.operator.held_bytes > BULKY_BYTES:
             return self.operator.forward(stack), ActiveForward(self.operator)
         if open_gates.numel() == 0:
-            return torch.zeros(self.operator.output_shape, dtype=self.operator.dtype), ActiveForward(self.operator)
+            return self.operator.space.zeros(*self.operator.output_shape), ActiveForward(self.operator)
         if self.last is not None and torch.equal(self.last[0], open_gates):
             return self.last[1].forward(stack[open_gates]), self
         restricted = self.operator.restrict(open_gates)

@@ -72,9 +72,9 @@ class APG(Method[APGState]):
     def init(self, program: Program[ProxGauge], start: Factors | None) -> APGState:
         op = program.operator
         z = op.new_stack() if start is None else start.stack(op.n_gates)
-        prediction = torch.zeros(op.output_shape, dtype=op.dtype) if start is None else op.forward_factors(start)
+        prediction = op.space.zeros(*op.output_shape) if start is None else op.forward_factors(start)
         lipschitz = max(1e-2 * gradient_curvature(program), 1e-300)
-        everything = torch.arange(op.n_gates)
+        everything = op.space.arange(op.n_gates)
         values = program.gauge.values(z)
         return APGState(everything, program, ActiveForward(op), z, values, prediction, z, prediction, 1.0, lipschitz)
 

@@ -65,7 +65,7 @@ class KernelSolve:
 
     @staticmethod
     def of(operator: Operator) -> KernelSolve:
-        return KernelSolve(Kernel(operator), torch.zeros(0, dtype=operator.dtype))
+        return KernelSolve(Kernel(operator), operator.space.zeros(0))
 
     def at(self, ridge: Tensor) -> KernelSolve:
         """With another ridge; one (n,) holds for all rows of its sample."""

@@ -82,9 +82,7 @@ class Subspace(Method[SubspaceState]):
         return Offer(self.memory(task.program), 0.0, task.product + inner, steps, starts)
 
     def init(self, program: Program[ProxGauge], start: Factors | None) -> SubspaceState:
-        op = program.operator
-        nobody = Factors.empty(op.p, op.q, op.space)
-        return SubspaceState(place(program, nobody if start is None else start), nobody)
+        return SubspaceState(place(program, start or program.nobody), program.nobody)
 
     def step(self, program: Program[ProxGauge], state: SubspaceState) -> SubspaceState:
         now, before = state.place, state.before
@@ -93,7 +91,7 @@ class Subspace(Method[SubspaceState]):
             there = self._solved(program, now, Factors.join(before, offered), state.tol)
             if there is None:
                 break
-            now, before, offered = there, now.factors, Factors.empty(program.operator.p, program.operator.q)
+            now, before, offered = there, now.factors, program.nobody
             if deadline.over():
                 break
         if now is state.place:
@@ -107,8 +105,7 @@ class Subspace(Method[SubspaceState]):
         return state.exhausted
 
     def point(self, program: Program[ProxGauge], state: SubspaceState) -> Point:
-        factors = state.place.factors
-        return Point(state.place.prediction, float(factors.penalty()), lambda: factors)
+        return Point.of(state.place.factors, state.place.prediction)
 
     def _offered(self, program: Program[ProxGauge], at: Place) -> Factors:
         """The top left singular vectors of gates whose polar is beyond β."""

@@ -27,15 +27,15 @@ from provenet.solvers.interior.blocks import LinAlgError, Scaling
 from provenet.solvers.interior.copositive.bound import proven
 from provenet.solvers.interior.copositive.newton import Between, advance
 from provenet.solvers.interior.copositive.rounding import neurons
-from provenet.solvers.interior.copositive.walls import Walls
+from provenet.solvers.interior.copositive.walls import Walls, most_walls
 from provenet.solvers.interior.newton import centre_at
 from provenet.solvers.interior.rows import Fit, prepare
+from provenet.solvers.interior.start import cold_scale
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.needs import DOUBLE, GATED_ROWS, SQUARED, TABLE
 from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors
 
-_SHARE = 0.7  # the largest ‖A_kᵀu‖ of a cold start, over the middle of the cones, as a share of β
 _REFINEMENTS = 3
 _SOLVED = 1e-10  # of the targets' square: the complementarity at which the relaxation counts as solved
 _DUST = 1e-5  # of the largest: interior points leave a dust of neurons this small
@@ -68,27 +68,25 @@ class Copositive(Method[CopositiveState]):
             return f"the copositive program would have {unknowns} unknowns, more than max_unknowns={self.max_unknowns}."
         return None
 
-    def memory(self, program: Program) -> int:
+    def memory(self, program: Program[ConeGauge[Table]]) -> int:
         op = program.operator
+        walls = 2 * op.n_gates * op.p * most_walls(program.gauge.region)
         unknowns, size, samples = _unknowns(op), op.n_gates * op.p, op.output_shape[0]
         n = min(samples, size)
-        return op.dtype.itemsize * (3 * samples * size + 6 * n * n + 2 * op.q * unknowns * n + 4 * unknowns**2)
+        return op.dtype.itemsize * (walls + 3 * samples * size + 6 * n * n + 2 * op.q * unknowns * n + 4 * unknowns**2)
 
     def offer(self, task: Task) -> Offer:
         """In the plane its neurons are the optimum's; elsewhere it is a bound, for who asks."""
         op = task.program.operator
-        unknowns, n = float(_unknowns(op)), min(op.output_shape[0], op.n_gates * op.p)
-        step = 0.5 * op.q * unknowns * n * (unknowns + n) + unknowns**3 / 3
-        return Offer(self.memory(task.program), 0.0, step, 3 * task.decades, starts=op.p <= 2)
+        return Offer(self.memory(task.program), 0.0, _work(op), 3 * task.decades, starts=op.p <= 2)
 
     def ends(self, program: Program) -> bool:
         return program.operator.p <= 2
 
     def init(self, program: Program[ConeGauge[Table]], start: Factors | None) -> CopositiveState:
-        op = program.operator
         cones = program.gauge.region
         fit, walls = prepare(program, left=True), Walls.of(cones)
-        given = Factors.empty(op.p, op.q, op.space) if start is None else start
+        given = start or program.nobody
         if program.beta >= program.beta_max or not deadline.affords(walls.work()):
             return CopositiveState(fit, walls, None, given)
         try:
@@ -99,7 +97,7 @@ class Copositive(Method[CopositiveState]):
 
     def step(self, program: Program[ConeGauge[Table]], state: CopositiveState) -> CopositiveState:
         assert state.at is not None
-        if not deadline.affords(_work(program, state.walls)):
+        if not deadline.affords(state.walls.work() + _work(program.operator)):
             return replace(state, stuck=True)
         try:
             at = advance(state.fit, state.walls, state.at, program.beta)
@@ -122,49 +120,28 @@ class Copositive(Method[CopositiveState]):
             assert state.at is not None
             factors = _settled(program, state, state.at)
             own = relaxed_bound(program, state.fit, state.walls, state.at, thoroughly=state.stuck)
-        return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors, own)
-
-
-def is_tight(program: Program[ConeGauge[Table]]) -> bool:
-    """Whether the relaxation's minimum is known to be p*: every cone has four facets at most, as in the plane."""
-    return Walls.of(program.gauge.region).tight
+        return Point.of(factors, program.operator.forward_factors(factors), own)
 
 
 def _unknowns(op: Operator) -> int:
     return op.n_gates * op.p * (op.p + 1) // 2
 
 
-def _work(program: Program, walls: Walls) -> float:
-    """Multiply-adds of a step: the walls' part of the Newton matrix, the fit's, and its factorisation."""
-    op = program.operator
+def _work(op: Operator) -> float:
+    """Multiply-adds of a step, but for the walls' part: the Newton matrix of the fit, and its factorisation."""
     unknowns, n = float(_unknowns(op)), min(op.output_shape[0], op.n_gates * op.p)
-    return walls.work() + 0.5 * op.q * unknowns * n * (unknowns + n) + unknowns**3 / 3
+    return 0.5 * op.q * unknowns * n * (unknowns + n) + unknowns**3 / 3
 
 
 def _cold(program: Program[ConeGauge[Table]], fit: Fit, walls: Walls, middle: Tensor) -> Between:
-    """T = t·(the analytic centre of each cone) and R, λ centred there, R + Σ λC = β²I; t such that ‖A_kᵀu‖ is about
-    _SHARE·β at most, u averaged over the centre."""
+    """T = t·(the analytic centre of each cone) and R, λ centred there, R + Σ λC = β²I; t by ‖A_kᵀu‖ (`cold_scale`), u
+    averaged over the centre."""
     beta, m = program.beta, middle.shape[1]
     middle = middle / middle.diagonal(dim1=1, dim2=2).sum(1)[:, None, None]
     half = torch.linalg.cholesky(middle)
-    inner = fit.rows.scaled(half)
-    ones = middle.new_ones(middle.shape[:2])
-    kernel = inner.kernel(ones)
-    t = program.beta_max / beta * float(kernel.diagonal().sum() / kernel.square().sum())
-    low, high = 0.0, float("inf")
-    for _ in range(60):
-        K = kernel * t
-        K.diagonal().add_(1)
-        a = inner.adjoint(torch.cholesky_solve(fit.target, torch.linalg.cholesky(K)))
-        excess = float(torch.linalg.vector_norm(a, dim=(1, 2)).max()) / (_SHARE * beta)
-        if 0.6 <= excess <= 1.4:
-            break
-        if excess > 1:
-            low, grown = t, t * min(excess**1.5, 100.0)
-            t = grown if grown < high else (low * high) ** 0.5
-        else:
-            high, shrunk = t, t * max(excess, 0.01)
-            t = shrunk if shrunk > low else (low * high) ** 0.5
+    t, _ = cold_scale(
+        program, fit.rows.scaled(half), fit.target, lambda a: float(torch.linalg.vector_norm(a, dim=(1, 2)).max())
+    )
     # at the analytic centre T⁻¹ + Σ C/s = cI, and ⟨T, cI⟩ = m + the number of walls
     c = (m + walls.there.sum(1)).to(middle.dtype)
     mu = t * beta**2 / c

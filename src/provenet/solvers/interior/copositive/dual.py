@@ -27,7 +27,6 @@ from provenet.solvers.interior.copositive.bound import proven
 from provenet.solvers.interior.copositive.cuts import Cuts
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.needs import DOUBLE, SMOOTH_CONJUGATE, TABLE
-from provenet.space import Space
 from provenet.variable import Factors
 from provenet.vectors import unit
 
@@ -97,8 +96,8 @@ class CopositiveDual(Method[DualState]):
 
     def init(self, program: Program[ConeGauge[Table]], start: Factors | None) -> DualState:
         op = program.operator
-        given = Factors.empty(op.p, op.q, op.space) if start is None else start
-        zero = torch.zeros(op.output_shape, dtype=op.dtype)
+        given = start or program.nobody
+        zero = op.space.zeros(*op.output_shape)
         slope = program.loss.gradient(zero)
         pull = float(spectral_norms(op.adjoint(slope)).max())
         theta = _BEGIN * min(1.0, program.beta / max(pull, 1e-300)) * slope
@@ -146,7 +145,7 @@ class CopositiveDual(Method[DualState]):
 
     def point(self, program: Program[ConeGauge[Table]], state: DualState) -> Point:
         factors = state.given if state.given is not None else _suggested(program, state)
-        return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors, state.best)
+        return Point.of(factors, program.operator.forward_factors(factors), state.best)
 
 
 def _barrier(program: Program) -> Barrier:
@@ -171,7 +170,6 @@ def _suggested(program: Program[ConeGauge[Table]], state: DualState) -> Factors:
     peaks = climb(cones.restrict(active), G[active])
     u, gate = torch.cat([u, peaks.u]), torch.cat([gate, active])
     length = torch.linalg.vector_norm(u, dim=1)
-    atoms = Factors(unit(cones.pulled_inside(unit(u), gate)), torch.zeros(len(u), G.shape[2], dtype=G.dtype), gate)
-    nothing = Factors.empty(G.shape[1], G.shape[2], Space.of(G))
-    there = fully_corrected(program, nothing, atoms.select(length > _MINOR))
+    atoms = Factors(unit(cones.pulled_inside(unit(u), gate)), G.new_zeros(len(u), G.shape[2]), gate)
+    there = fully_corrected(program, program.nobody, atoms.select(length > _MINOR))
     return improved(program, cones, there, _IMPROVEMENTS).factors

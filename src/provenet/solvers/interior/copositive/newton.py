@@ -17,11 +17,12 @@ from provenet.solvers.interior.copositive.walls import Walls
 from provenet.solvers.interior.newton import (
     BOUNDARY,
     DESCENT,
-    LAG,
     SHRINK,
     TRIES,
     Centre,
+    aimed_at,
     centre_at,
+    corrector,
     curvature,
     longest,
     newton_matrix,
@@ -66,8 +67,7 @@ def advance(fit: Fit, walls: Walls, at: Between, beta: float) -> Between:
     trace_slope = beta**2 * G.mT @ G
     gradient = trace_slope - outer(centre.a, centre.a, m)  # 2∇φ
     value = float((fit.target * centre.W).sum())
-    half = lam.rsqrt()
-    to_unit = half[:, :, None] * half[:, None, :]
+    to_unit = centre.scaling.to_unit
     newton = _Newton(at, local, gradient)
     move, nu = newton.corrected(to_unit)
     bounce = torch.where(local.there, nu / at.slack, 0.0)
@@ -116,19 +116,14 @@ class _Newton:
     def corrected(self, to_unit: Tensor) -> tuple[_Move, float]:
         """Mehrotra's direction, and the complementarity ν = σμ it aims at."""
         at, lam = self.at, self.at.centre.scaling.lam
-        Lam, eye = torch.diag_embed(lam), torch.eye(lam.shape[1], dtype=lam.dtype)
-        mu = at.complementarity
+        Lam, mu = torch.diag_embed(lam), at.complementarity
         first = self.direction(-Lam, -at.slack * at.push, self.defect)
         step = _longest(at, to_unit, first)
         blocks = ((Lam + step * first.dT) * (Lam + step * first.dR)).sum()
         walls = torch.where(self.local.there, (at.slack + step * first.slack) * (at.push + step * first.push), 0.0)
         predicted = float((blocks + walls.sum()) / (lam.numel() + self.local.there.sum()))
-        # where R is far from 2∇φ, a small μ would only pin T to the boundary
-        floor = LAG * float((self.defect.diagonal(dim1=1, dim2=2) * lam).abs().mean()) / mu
-        nu = mu * max((predicted / mu) ** 3, min(0.5, floor))
-        product = first.dT @ first.dR
-        aim = nu * eye - Lam.square() - 0.5 * (product + product.mT)
-        rhs = aim * 2 / (lam[:, :, None] + lam[:, None, :])
+        nu = aimed_at(mu, predicted, lam, self.defect)
+        rhs = corrector(nu, lam, first.dT, first.dR)
         wall_aim = nu - at.slack * at.push - first.slack * first.push
         return self.direction(rhs, wall_aim, self.defect + curvature(at.centre, first.dT)), nu
 

@@ -109,8 +109,8 @@ class Pairs:
     def _columns(self) -> Tensor:
         """A_kᵀ (gates, p, n)."""
         op = self.operator
-        out = torch.empty(op.n_gates, op.p, op.kernel_rows, dtype=op.dtype)
-        unit = torch.eye(op.p, dtype=op.dtype)[:, None, :, None]
+        out = op.space.empty(op.n_gates, op.p, op.kernel_rows)
+        unit = op.space.eye(op.p)[:, None, :, None]
         for k in range(op.n_gates):
             one = op.restrict(torch.tensor([k]))
             for i in range(op.p):

@@ -57,14 +57,10 @@ class Prices:
         if len(which) == 0:
             return self, wanted.new_zeros(0)
         P = len(table.cones.signs)
-        fields = ("point", "rows", "multipliers", "signs", "violation")
-        begin = Projection(*(getattr(self.last, k)[which] for k in fields))
-        found = project(table.rows, table.cones.signs[which % P], wanted, begin, enough)
-        updated = {}
-        for name in fields:
-            updated[name] = getattr(self.last, name).clone()
-            updated[name][which] = getattr(found, name)
-        return Prices(Projection(**updated)), torch.linalg.vector_norm(found.point, dim=1)
+        found = project(table.rows, table.cones.signs[which % P], wanted, self.last.select(which), enough)
+        parts = zip(vars(self.last).values(), vars(found).values(), strict=True)
+        updated = Projection(*(old.index_copy(0, which, new) for old, new in parts))
+        return Prices(updated), torch.linalg.vector_norm(found.point, dim=1)
 
     @staticmethod
     def none(table: DistinctRows) -> Prices:
@@ -120,10 +116,8 @@ class WorkingSet(Method[ReluState]):
         return Offer(self.memory(task.program), 0.0, self.work(task.program), task.decades, starts=True)
 
     def init(self, program: Program[ConeGauge[Table]], start: Factors | None) -> ReluState:
-        op = program.operator
         table = DistinctRows.of(program.gauge.region)
-        given = Factors.empty(op.p, 1, op.space) if start is None else start
-        return ReluState(table, Prices.none(table), given)
+        return ReluState(table, Prices.none(table), start or program.nobody)
 
     def step(self, program: Program[ConeGauge[Table]], state: ReluState) -> ReluState:
         target = _FIRST_STEP
@@ -148,7 +142,7 @@ class WorkingSet(Method[ReluState]):
 
     def point(self, program: Program[ConeGauge[Table]], state: ReluState) -> Point:
         factors = state.given if state.iterate is None else _neurons(state.iterate)
-        return Point(program.operator.forward_factors(factors), float(factors.penalty()), lambda: factors)
+        return Point.of(factors, program.operator.forward_factors(factors))
 
     def _first(self, program: Program[ConeGauge[Table]]) -> int:
         op = program.operator
@@ -172,7 +166,7 @@ class WorkingSet(Method[ReluState]):
         value = float(program.loss.value(torch.zeros_like(program.loss.target)))
         mu = _FIRST * value / (len(pairs) * (len(table.rows) + 1))
         gates = torch.unique(pairs.gate)
-        nothing = torch.zeros(len(gates), op.p, dtype=op.dtype)
+        nothing = op.space.zeros(len(gates), op.p)
         both = central(table, _pairs(program, table, gates), nothing, program.beta, mu)  # the sign does not matter yet
         iterate = both.select(pairs, pairs.place)
         iterate = replace(iterate, slope=first_slope(program.loss, iterate.prediction, mu))

@@ -1,0 +1,133 @@
+"""What `auto` does, as a table: programs → stages; and what any plan keeps to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import provenet as pn
+from provenet import memory
+from provenet.reductions import STANDARD, reduced
+from provenet.solvers.loop import Method
+from provenet.solvers.offers import Offer, Task
+from provenet.solvers.plan import METHODS, plan, plan_unreduced
+
+
+def posed(
+    block: Any, shape: tuple[int, ...], outputs: int, loss: str = "squared", share: float = 0.01, **more: Any
+) -> pn.Problem:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal(shape)
+    scores = rng.standard_normal((shape[0], outputs))
+    targets = scores.argmax(1) if loss == "softmax" else (scores > 0) if loss == "logistic" else scores
+    problem = pn.formulate(block, X, targets, loss=loss, **({"gates": 16} | more))
+    return problem.with_beta(share * problem.beta_max)
+
+
+def whitened() -> pn.Problem:
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((12, 8)))[0].T
+    return pn.formulate("mlp", Q, np.eye(4)[np.arange(8) % 4], activation="relu", gates="all", beta=0.1)
+
+
+# program, its stages with the usual tolerance of 1e-4
+TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
+    "squared, few unknowns": (
+        lambda: posed("mlp", (150, 2), 3, share=1e-4, gates=100),
+        ["ipm", "admm", "active_ipm", "bm"],
+    ),
+    "squared table": (lambda: posed("mlp", (600, 20), 1, gates=100), ["admm", "ipm", "active_ipm", "bm"]),
+    "squared, several outputs": (lambda: posed("mlp", (600, 40), 10, gates=100), ["admm", "active_ipm", "bm"]),
+    "squared, many rows": (lambda: posed("mlp", (6000, 30), 1, gates=60), ["apg", "ipm", "active_ipm", "bm"]),
+    "softmax table": (lambda: posed("mlp", (300, 8), 3, "softmax", gates=100), ["admm", "apg", "bm"]),
+    "softmax, many rows": (lambda: posed("mlp", (8000, 10), 3, "softmax"), ["apg", "bm"]),
+    "softmax, linear": (lambda: posed("mlp", (1500, 60), 10, "softmax", activation="linear"), ["apg", "admm", "bm"]),
+    "softmax, long first layers": (lambda: posed("mlp", (900, 500), 10, "softmax"), ["admm", "subspace", "bm"]),
+    "logistic table": (lambda: posed("mlp", (500, 30), 1, "logistic", gates=100), ["admm", "apg", "bm"]),
+    "huber": (lambda: posed("mlp", (400, 10), 1, "huber", gates=100), ["admm", "bm"]),
+    "a 1-norm": (lambda: posed("mlp", (60, 5), 2, penalty=(1, 2)), ["admm", "apg"]),
+    "signs": (lambda: posed("mlp", (60, 4), 2, penalty=(math.inf, 2)), ["admm", "apg"]),
+    "relu, one output": (lambda: posed("mlp", (100, 6), 1, activation="relu"), ["working_set", "frank_wolfe"]),
+    "relu in the plane": (lambda: posed("mlp", (30, 2), 3, activation="relu"), ["copositive", "frank_wolfe"]),
+    "relu, several outputs": (lambda: posed("mlp", (60, 5), 3, "softmax", activation="relu"), ["frank_wolfe"]),
+    "relu, outputs apart": (
+        lambda: posed("mlp", (40, 4), 2, activation="relu", penalty=(2, 1)),
+        ["frank_wolfe"],
+    ),
+    "relu without a table": (lambda: posed("mixer", (20, 3, 3), 2, activation="relu", gates=4), ["cone_bm"]),
+    "whitened": (whitened, ["closed_form", "frank_wolfe"]),
+    "cnn": (lambda: posed(pn.CNN(kernel=3, pool=2), (200, 1, 8, 8), 10, "softmax"), ["admm", "apg", "bm"]),
+    "attention, linear": (
+        lambda: posed("attention", (300, 9, 6), 5, "softmax", activation="linear"),
+        ["admm", "apg", "bm"],
+    ),
+    "attention": (lambda: posed("attention", (60, 6, 4), 3), ["admm", "bm"]),
+    "mixer": (lambda: posed("mixer", (100, 6, 4), 3, "softmax"), ["admm", "apg", "bm"]),
+    "fno": (lambda: posed("fno", (100, 8, 4), 3), ["admm", "bm"]),
+    "bfno": (lambda: posed(pn.BFNO(groups=2), (100, 8, 4), 4, "softmax"), ["apg", "bm"]),
+    "poolformer": (lambda: posed("poolformer", (300, 9, 8), 4, "softmax"), ["admm", "apg", "bm"]),
+    "fnet": (lambda: posed("fnet", (300, 8, 8), 2, "huber"), ["admm", "bm"]),
+}
+
+
+def stages(problem: pn.Problem, tol: float = 1e-4) -> list[str]:
+    program = problem.program
+    chosen = [*plan_unreduced(program, "auto"), *plan(reduced(program, STANDARD)[0], "auto", tol)]
+    return [stage.method.name for stage in chosen]
+
+
+@pytest.mark.parametrize("name", TABLE)
+def test_auto(name: str) -> None:
+    make, wanted = TABLE[name]
+    assert stages(make()) == wanted
+
+
+def test_the_last_stage_has_no_limit_of_steps_and_the_others_have() -> None:
+    for make, _ in TABLE.values():
+        program, _ = reduced(make().program, STANDARD)
+        *before, last = plan(program, "auto", 1e-4)
+        assert last.max_steps is None
+        assert all(
+            stage.max_steps is not None for stage in before if not stage.method.offer(Task(program, 1e-4)).finishes
+        )
+
+
+def test_offers_are_told_without_working(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once β_max is known, no operator is applied."""
+    program = posed("mlp", (60, 5), 3).program
+    assert program.beta_max > 0
+    for name in ("forward", "adjoint", "forward_factors", "adjoint_factors", "kernel"):
+        monkeypatch.setattr(type(program.operator), name, lambda *_: pytest.fail("an offer works"))
+    assert len(plan(program, "auto", 1e-4)) == 4
+    for kind in METHODS.values():
+        if kind().refuses(program) is None:
+            assert kind().offer(Task(program, 1e-4)).bytes >= 0
+
+
+def test_what_does_not_fit_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = posed("mlp", (300, 30), 4, gates=60)
+    assert stages(problem)[0] == "admm"
+    monkeypatch.setattr(memory, "available_bytes", lambda: 6 * 3 * problem.program.operator.stack_bytes)
+    assert "admm" not in stages(problem)
+
+
+def test_more_digits_are_more_work() -> None:
+    program = posed("mlp", (300, 8), 3, "softmax").program
+    for kind in (METHODS["admm"], METHODS["apg"]):
+        rough, fine = (kind().offer(Task(program, tol)).work for tol in (1e-2, 1e-6))
+        assert rough < fine
+
+
+def test_a_method_of_ones_own_may_offer() -> None:
+    class Quick(METHODS["apg"]):  # type: ignore[misc,name-defined]
+        name = "quick"
+
+        def offer(self, task: Task) -> Offer:
+            return Offer(0, 0.0, 1.0, starts=True)
+
+    problem = posed("mlp", (40, 4), 2)
+    assert isinstance(Quick(), Method)
+    assert pn.solve(problem, Quick(), tol=1e-3).method == "quick"
