@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet import deadline
 from provenet.cones import Cones
 from provenet.gauges import ConeNuclear
 from provenet.problem import Problem
@@ -188,3 +189,14 @@ def test_atoms_that_reach_nothing_leave_no_neuron() -> None:
     found = fully_corrected(program, nothing, atom)
     assert found.factors.n_neurons == 0
     assert found.value == program.loss.value(torch.zeros_like(program.loss.target))
+
+
+def test_a_step_that_takes_longer_than_there_is_time_is_not_begun() -> None:
+    rng = np.random.default_rng(0)
+    program = posed("mlp", rng.standard_normal((30, 25)), rng.standard_normal((30, 2))).program
+    method = CopositiveDual()
+    state = method.init(program, None)
+    with deadline.within(1e-5):
+        after = method.step(program, state)
+    assert after.stuck
+    assert after.theta is state.theta
