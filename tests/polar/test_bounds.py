@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -93,3 +94,18 @@ def test_a_certificate_says_how_its_polar_was_bounded(large: pytest.MonkeyPatch)
     assert again.bound == "probabilistic"
     assert again.polar_max >= solution.certificate.polar_max * (1 - 1e-9)
     assert again.relative_gap <= 2e-5
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+def test_cones_keep_their_gates_where_the_stack_is_taken_in_parts(
+    outputs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((12, 3)), rng.standard_normal((12, outputs))
+    program = pn.formulate("mlp", X, Y, "relu", gates=7).program
+    theta = -program.loss.gradient(torch.zeros_like(program.loss.target))
+    whole = program.gauge.polar(program.operator.adjoint(theta))
+    monkeypatch.setattr("provenet.polar.bounds.LARGE_BYTES", 2 * program.operator.stack_bytes // 7)
+    parts = program.polar(theta)
+    assert float(parts.upper.max()) == pytest.approx(float(whole.upper.max()), rel=1e-7)
+    assert bool((parts.upper >= whole.lower * (1 - 1e-9)).all())

@@ -114,6 +114,16 @@ def test_what_does_not_fit_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None
     assert "admm" not in stages(problem)
 
 
+def test_where_little_fits_the_smallest_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More than half of the memory, but not all of it."""
+    problem = posed("mlp", (300, 30), 4, gates=60)
+    program, _ = reduced(problem.program, STANDARD)
+    needed = {name: METHODS[name]().memory(program) for name in ("admm", "apg")}
+    assert needed["apg"] < needed["admm"]
+    monkeypatch.setattr(memory, "available_bytes", lambda: int(1.4 * needed["apg"]))
+    assert stages(problem)[0] == "apg"
+
+
 def test_more_digits_are_more_work() -> None:
     program = posed("mlp", (300, 8), 3, "softmax").program
     for kind in (METHODS["admm"], METHODS["apg"]):

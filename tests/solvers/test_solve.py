@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -9,9 +11,9 @@ import torch
 import provenet as pn
 from provenet import memory
 from provenet.proofs.independent import second_opinion
+from provenet.solvers import METHODS
 from provenet.solvers.interior.active import ActiveIPM
 from provenet.solvers.loop import Limits, run
-from provenet.solvers.plan import plan
 from provenet.solvers.solve import _judged
 from provenet.solvers.threads import right_threads
 
@@ -21,25 +23,6 @@ def regression(n: int, d: int, c: int, gates: int, fraction: float = 0.05, seed:
     X, Y = rng.standard_normal((n, d)), rng.standard_normal((n, c))
     problem = pn.formulate("mlp", X, Y, gates=gates, **more)  # type: ignore[arg-type]
     return problem.with_beta(fraction * problem.beta_max)
-
-
-def names(problem: pn.Problem, method: str = "auto") -> list[str]:
-    return [stage.method.name for stage in plan(problem.program, method)]
-
-
-def test_auto_picks_by_size_and_loss() -> None:
-    assert names(regression(40, 2, 3, 20))[0] == "ipm"
-    assert names(regression(300, 30, 4, 60))[0] == "admm"
-    rng = np.random.default_rng(0)
-    labels = rng.integers(0, 3, 50)
-    softmax = pn.formulate("mlp", rng.standard_normal((50, 4)), labels, loss="softmax", gates=10)
-    assert names(softmax) == ["apg", "admm", "bm"]
-
-
-def test_auto_does_without_the_kernel_where_it_does_not_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = regression(300, 30, 4, 60)
-    monkeypatch.setattr(memory, "available_bytes", lambda: 300 * 300 * 8)
-    assert names(problem)[0] == "apg"
 
 
 def test_solution_says_what_ran() -> None:
@@ -133,3 +116,12 @@ def test_the_certificate_has_the_last_word() -> None:
     assert _judged(solved, 1e-5, 1e-6) is pn.Status.SOLVED_INACCURATE
     assert _judged(solved, 1e-1, 1e-6) is stalled
     assert _judged(stalled, 1e-7, 1e-6) is solved
+
+
+def test_the_docstring_names_every_method_by_its_family() -> None:
+    told = {
+        name: room
+        for room, names in re.findall(r"^ {8}(\w+) {3,}(.*)$", pn.solve.__doc__ or "", re.MULTILINE)
+        for name in re.findall(r'"(\w+)"', names)
+    }
+    assert told == {name: kind.__module__.split(".")[2] for name, kind in METHODS.items()}

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Console
@@ -41,6 +44,12 @@ def print_table(headings: list[str], rows: list[list[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
     for row in (headings, *rows):
         say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def as_csv(head: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([head, *rows])
+    return text.getvalue()
 
 
 def output() -> Console:

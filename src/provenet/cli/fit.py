@@ -81,16 +81,8 @@ def fit(
     save(estimator, out, source=dataset.source.to_dict() | {"task": fitting.task})
     page = None
     if report:
-        path = getattr(estimator, "path_", None)
-        page = write_report(
-            estimator,
-            out / "report.html",
-            dataset.X,
-            fitting.y,
-            mask=dataset.mask,
-            feature_names=fitting.feature_names,
-            path=path,
-        )
+        judged = dataset.X, fitting.y, dataset.mask
+        page = write_report(estimator, out / "report.html", *judged, feature_names=fitting.feature_names)
     _tell(estimator, fitting, out, page, json)
     if not estimator.certificate_.holds(solver.tol):
         raise typer.Exit(FAILED)

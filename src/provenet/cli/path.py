@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import json as json_
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +11,7 @@ import typer
 from rich.progress import Progress
 
 from provenet.cli import options as o
-from provenet.cli.console import FAILED, errors, print_json, print_table, say
+from provenet.cli.console import FAILED, as_csv, errors, print_json, print_table, say
 from provenet.cli.fitting import prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.io.folder import write_atomically
@@ -54,7 +52,7 @@ def path(
         )
     rows = [_row(solution) for solution in solutions]
     out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "path.csv", _csv(rows))
+    write_atomically(out / "path.csv", as_csv(rows[0], (row.values() for row in rows)).encode())
     write_atomically(out / "path.json", (json_.dumps({"path": rows}, indent=2) + "\n").encode())
     page = write_report(
         out / "report.html",
@@ -86,14 +84,6 @@ def _row(solution: Solution) -> dict[str, Any]:
         "neurons": solution.factors.n_neurons,
         "active_gates": int(solution.factors.gate.unique().numel()),
     }
-
-
-def _csv(rows: Sequence[dict[str, Any]]) -> bytes:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, fieldnames=list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue().encode("utf-8")
 
 
 def _print(rows: Sequence[dict[str, Any]]) -> None:

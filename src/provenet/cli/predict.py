@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import io
 import sys
 from pathlib import Path
@@ -13,7 +12,7 @@ import typer
 from numpy.typing import NDArray
 
 from provenet.cli import options as o
-from provenet.cli.console import print_json, say
+from provenet.cli.console import as_csv, print_json, say
 from provenet.cli.models import load_estimator, load_for, source_of
 from provenet.io.folder import write_atomically
 
@@ -79,8 +78,4 @@ def _write(out: Path, columns: dict[str, NDArray[Any]], array: NDArray[Any]) -> 
 
 
 def _csv(columns: dict[str, NDArray[Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
-    return text.getvalue()
+    return as_csv(columns, zip(*(column.tolist() for column in columns.values()), strict=True))

@@ -100,12 +100,12 @@ class TwoLayer(nn.Module):
         module._configure(**settings)
         return module
 
-    _configure: Callable[..., None]  # keeps the block's settings
+    _configure: Callable[..., None] = lambda self: None  # keeps the block's settings, where it has any
 
     @property
-    @abstractmethod
     def settings(self) -> dict[str, Any]:
         """The block's settings, as `from_weights` takes them."""
+        return {}
 
     @abstractmethod
     def hidden(self, x: Tensor, weights: Tensor) -> Tensor:

@@ -68,10 +68,11 @@ def _by_gates(operator: Operator, gauge: Gauge, theta: Tensor, against: float) -
     """Dense, as many gates at a time as make no large stack."""
     one = operator.p * operator.q * operator.dtype.itemsize
     parts = [
-        gauge.largest(operator.restrict(gates).adjoint(theta), against)
+        gauge.restrict(gates).largest(operator.restrict(gates).adjoint(theta), against)
         for gates in torch.arange(operator.n_gates).split(max(1, LARGE_BYTES // one))
     ]
-    return Bounds(torch.cat([part.lower for part in parts]), torch.cat([part.upper for part in parts]), parts[0].kind)
+    kind = max((part.kind for part in parts), key=list(BoundKind).index)
+    return Bounds(torch.cat([part.lower for part in parts]), torch.cat([part.upper for part in parts]), kind)
 
 
 def _noise(operator: Operator, theta: Tensor) -> float:

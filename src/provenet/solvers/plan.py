@@ -127,8 +127,8 @@ def _cheapest(task: Task) -> list[Stage]:
         raise Refused("method: none takes this problem by itself.")
     fitting = [pair for pair in starts if memory.fits(pair[0].bytes, _SHARE)]
     if not fitting:
-        _able(min(starts, key=lambda pair: pair[0].bytes)[1], task.program)  # says what is missing, if it is
-        fitting = starts[:1]
+        fitting = [min(starts, key=lambda pair: pair[0].bytes)]
+        _able(fitting[0][1], task.program)  # says what is missing, if it is
     first, *others = fitting
     worth = [pair for pair in others if not pair[0].finishes and pair[0].work <= _WORTH_TRYING * first[0].work]
     tried = [first, *worth[:1]]

@@ -41,7 +41,17 @@ def solve(
 ) -> Solution:
     """The best network of a problem, with its certificate.
 
-    method: "auto", "admm", "ipm", "apg", "bm", "cvx", or a method object; ``solution.method`` says what ran.
+    method: "auto", a name, or a method object; ``solution.method`` says what ran.  By what they iterate on:
+
+        stacks      "admm", "apg", "subspace"
+        neurons     "bm"
+        interior    "ipm", "active_ipm"; for ReLU "working_set", "copositive", "copositive_dual"
+        cones       for ReLU: "cone_admm", "cone_bm", "frank_wolfe", "cutting_plane", "closed_form"
+        reference   "cvx", through CVXPY
+
+    "admm", "bm" and "copositive" are words for a family, too: the first member that takes the problem runs.  A method
+    that cannot take it raises ValueError, and says why.
+
     tol: the relative gap asked for.  max_steps, max_seconds: limits of the whole run; the certificate comes after them
     and may take a second, or a tenth of ``max_seconds``, more.  start: a solution of a problem with the same data and
     gates to begin from, or a network with these gates, however it was trained.  callback: gets a `Record` at each look

@@ -110,8 +110,9 @@ def _check_polar(gauge: ProxGauge, slope: Tensor, stack: Tensor) -> None:
     unit = slope / slope.abs().amax(dim=(1, 2), keepdim=True).clamp_min(torch.finfo(slope.dtype).tiny)
     polar = gauge.polar(unit)
     for k in torch.nonzero(polar.lower > 0).flatten().tolist():
-        near, _ = gauge.prox(unit[k : k + 1], float(polar.lower[k]) * (1 - 1e-4))  # zero where the polar is no larger
-        size = float(gauge.values(near))
+        own = gauge.restrict(torch.tensor([k]))
+        near, _ = own.prox(unit[k : k + 1], float(polar.lower[k]) * (1 - 1e-4))  # zero where the polar is no larger
+        size = float(own.values(near))
         assert size > 0, "the polar's lower bound is above the polar"
         assert float((near * unit[k]).sum()) <= size * float(polar.upper[k]), "the polar's upper bound is exceeded"
 

@@ -26,6 +26,7 @@ class FourierOperator(SampledOperator):
     """
 
     has_kernel = True
+    by_token: bool  # whether all tokens are read out, not their mean
 
     def __init__(self, X: Tensor, patterns: Tensor | None, outputs: int, grid: Grid, scale: float = 1.0):
         self.grid = grid
@@ -33,6 +34,7 @@ class FourierOperator(SampledOperator):
         super().__init__(X, patterns, scale)
         self.s, self.d = X.shape[1:]
         self.p, self.q, self.outputs = self.s * self.d, outputs, outputs
+        self.output_shape = (self.n, self.s, outputs) if self.by_token else (self.n, outputs)
 
     def prepare(self, x: Tensor) -> Tensor:
         """X̂, (b, w, d)."""
@@ -141,11 +143,8 @@ class FourierOperator(SampledOperator):
 class FNOMeanOperator(FourierOperator, PooledOperator):
     """Readout ``mean``, gated: F_k[i, τ, :] = (1/s) Σ_t D_k[i, t] X_i[t+τ, :]."""
 
+    by_token = False
     patterns: Tensor
-
-    def __init__(self, X: Tensor, patterns: Tensor, outputs: int, grid: Grid, scale: float = 1.0):
-        super().__init__(X, patterns, outputs, grid, scale)
-        self.output_shape = (self.n, outputs)
 
     def _gates(self, rows: slice) -> Tensor:
         """D/s, (b, P, s)."""
@@ -206,9 +205,7 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
 class FNOTokensOperator(FourierOperator):
     """Readout ``tokens``: A(Z)_i = Σ_k D_k circ(X_i) Z_k."""
 
-    def __init__(self, X: Tensor, patterns: Tensor | None, outputs: int, grid: Grid, scale: float = 1.0):
-        super().__init__(X, patterns, outputs, grid, scale)
-        self.output_shape = (self.n, self.s, outputs)
+    by_token = True
 
     def sample_sizes(self) -> Tensor:
         return self.input_sizes() * self.s**0.5

@@ -63,12 +63,14 @@ class MixerOperator(BatchedOperator):
     """What the two readouts share: the hidden layer of neurons.  patterns (P, n, s·d)."""
 
     has_kernel = True
+    by_token: bool  # whether all tokens are read out, not their mean
 
     def __init__(self, X: Tensor, patterns: Tensor | None, outputs: int, scale: float = 1.0):
         super().__init__(X, patterns, scale)
         self.s, self.d = X.shape[1:]
         self.outputs = outputs
         self.p, self.q = self.s * self.s, self.d * outputs
+        self.output_shape = (self.n, self.s, outputs) if self.by_token else (self.n, outputs)
 
     def neuron_numbers(self) -> int:
         return 2 * self.s * self.d
@@ -81,6 +83,10 @@ class MixerOperator(BatchedOperator):
         """(P, b, s, d) bool."""
         assert self.patterns is not None
         return self.patterns[:, rows].unflatten(2, (self.s, self.d))
+
+    def _read(self, stack: Stack) -> Tensor:
+        """Z as (P, t, τ, f, c)."""
+        return stack.view(self.n_gates, self.s, self.s, self.d, self.outputs)
 
     def factor_outputs(self, rows: slice, factors: Factors) -> Tensor:
         return self.read(self._hidden(rows, factors)[0], self._second(factors))
@@ -128,11 +134,8 @@ class MixerOperator(BatchedOperator):
 class MixerMeanOperator(MixerOperator):
     """Readout ``mean``, gated.  Gates and W₁'s rows are summed in one matmul a feature."""
 
+    by_token = False
     narrows = True
-
-    def __init__(self, X: Tensor, patterns: Tensor, outputs: int, scale: float = 1.0):
-        super().__init__(X, patterns, outputs, scale)
-        self.output_shape = (self.n, outputs)
 
     def stack_numbers(self) -> int:
         return self.n_gates * self.s * _FEATURES // 4
@@ -149,9 +152,6 @@ class MixerMeanOperator(MixerOperator):
                 self.gates(rows)[..., some].permute(3, 1, 0, 2).to(self.dtype, memory_format=torch.contiguous_format)
             )
             yield some, gates.flatten(2).div_(self.s), columns[some]
-
-    def _read(self, stack: Stack) -> Tensor:
-        return stack.view(self.n_gates, self.s, self.s, self.d, self.outputs)
 
     def stack_outputs(self, rows: slice, stack: Stack) -> Tensor:
         out = self.space.zeros(rows.stop - rows.start, self.outputs)
@@ -202,18 +202,13 @@ class MixerMeanOperator(MixerOperator):
 class MixerTokensOperator(MixerOperator):
     """Readout ``tokens``: every token has weights of its own and is gone through by itself; if linear, all at once."""
 
-    def __init__(self, X: Tensor, patterns: Tensor | None, outputs: int, scale: float = 1.0):
-        super().__init__(X, patterns, outputs, scale)
-        self.output_shape = (self.n, self.s, outputs)
+    by_token = True
 
     def stack_numbers(self) -> int:
         return self.d * (self.n_gates * self.outputs + self.s)
 
     def sample_sizes(self) -> Tensor:
         return self.input_sizes() * self.s**0.5
-
-    def _read(self, stack: Stack) -> Tensor:
-        return stack.view(self.n_gates, self.s, self.s, self.d, self.outputs)
 
     def stack_outputs(self, rows: slice, stack: Stack) -> Tensor:
         x = self.batch(rows)
