@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
+
+_EXPONENT = 1000  # powers of two up to this one, and their inverses, are numbers with all digits
 
 
 def unit(vectors: Tensor) -> Tensor:
     """Each of length one; zeros stay zeros."""
     length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
     return vectors / length.clamp_min(torch.finfo(vectors.dtype).tiny)
+
+
+def power_of_two(values: Tensor) -> float:
+    """The power of two next to the largest entry: divided by it, entries can be squared, and none is rounded that
+    counts.  1 for zeros, and where an entry is not finite."""
+    largest = float(values.abs().max()) if values.numel() else 0.0
+    if not 0 < largest < math.inf:
+        return 1.0
+    return 2.0 ** min(max(math.frexp(largest)[1], -_EXPONENT), _EXPONENT)

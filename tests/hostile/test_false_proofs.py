@@ -12,9 +12,10 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet.certificates import duality_gap
+from provenet.certificates import duality_gap, judged, network_certificate
 from provenet.gauges import Bounds, NuclearNorm
 from provenet.losses import Softmax, Squared
+from provenet.proofs.independent import second_opinion
 from provenet.solvers import METHODS
 from provenet.testing import Case, problem_bank
 from provenet.testing.bank import make_case
@@ -166,3 +167,50 @@ def test_a_lower_bound_on_the_polar_would_be_a_false_proof() -> None:
     assert fooled.relative <= TOL < honest.relative
     network = case.problem.network(pn.variable.Factors.empty(3, 2))
     assert case.verify(network).relative_gap == pytest.approx(honest.relative, rel=1e-9)
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-320, 1e-160, 1e-155, 1e100, 1e153, 1e160, 1e306, np.inf, np.nan])
+def test_a_dual_point_of_any_size_proves_no_more_than_there_is(size: float) -> None:
+    """Squares of what is tiny vanish, of what is huge overflow: neither may make polars look small."""
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((12, 3)), rng.standard_normal((12, 2))
+    problem = pn.formulate("mlp", X, Y, "relu", 8, beta=1.0)
+    problem = problem.with_beta(0.1 * problem.beta_max)
+    best = pn.solve(problem, tol=1e-6)
+    slope = problem.program.loss.gradient(torch.zeros_like(problem.program.loss.target))
+    found = judged(problem.program, size * slope).lower * problem.units.value
+    assert not found > best.certificate.primal
+    if 1e-155 < size < 1e153:  # the size of a dual point says nothing
+        assert found == pytest.approx(judged(problem.program, slope).lower * problem.units.value, rel=1e-9)
+    again = network_certificate(problem, best.network(), 1e-12, size * slope)
+    assert again.dual <= best.certificate.primal
+
+
+def test_gradients_whose_squares_vanish_prove_no_more_than_there_is() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((3, 3)), rng.integers(0, 2, (3, 2)).astype(float)
+    problem = pn.formulate("mlp", X, Y, "relu", "all", "logistic", beta=1.0)
+    problem = problem.with_beta(1e-160 * problem.beta_max)
+    solution = pn.solve(problem, "bm", tol=1e-6, max_seconds=2)
+    certificate = solution.certificate
+    assert certificate.polar_max > 0.9 * problem.beta
+    assert certificate.gap >= 0
+    assert pn.certify(solution.network(), X, Y, loss="logistic", beta=problem.beta).polar_max > 0.9 * problem.beta
+
+
+@pytest.mark.parametrize("loss", ["softmax", "logistic"])
+def test_a_dual_point_that_is_out_of_balance_by_less_than_rounding_proves_nothing(loss: str) -> None:
+    """Where β is tiny, so is Θ: one of wrong sums or signs would pass for rounding, and pull less than it may."""
+    y = np.arange(12) % 2
+    X = np.eye(3)[y] + 0.3 * np.random.default_rng(0).standard_normal((12, 3))
+    problem = pn.formulate("mlp", X, y if loss == "softmax" else np.eye(2)[y], "linear", loss=loss, beta=1.0)
+    problem = problem.with_beta(1e-16 * problem.beta_max)
+    solution = pn.solve(problem, tol=1e-7)
+    assert solution.certificate.holds(1e-7)
+    slope = problem.loss.gradient(torch.as_tensor(solution.network()(torch.as_tensor(X)))).detach()
+    theta = slope * (1 - problem.loss.target) if loss == "softmax" else slope - 0.3 * slope.mean()
+    for times in (1.0, 1.1, 1.4, 10.0):
+        again = network_certificate(problem, solution.network(), 1e-12, times * theta)
+        assert again.dual <= again.primal
+        assert judged(problem.program, times * theta / problem.units.dual).lower <= again.primal / problem.units.value
+        assert second_opinion(problem, solution.network(), theta=times * theta).dual <= again.primal

@@ -16,7 +16,7 @@ from provenet.gauges import ConeNuclear
 from provenet.problem import Problem
 from provenet.solvers.interior.copositive.dense import Copositive
 from provenet.solvers.interior.copositive.rounding import neurons
-from provenet.solvers.interior.copositive.walls import Walls
+from provenet.solvers.interior.copositive.walls import Walls, are_tight
 
 
 def formulated(X: np.ndarray, Y: np.ndarray, share: float, weight: np.ndarray | None = None) -> Problem:
@@ -135,9 +135,9 @@ def test_neurons_beyond_the_plane_are_finished_and_feasible() -> None:
 def test_it_says_where_it_is_tight() -> None:
     rng = np.random.default_rng(0)
     Y = rng.standard_normal((20, 2))
-    assert Walls.of(cones_of(formulated(rng.standard_normal((20, 2)), Y, 0.1))).tight
-    assert Walls.of(cones_of(formulated(rng.standard_normal((4, 3)), Y[:4], 0.1))).tight  # no cone has five facets
-    assert not Walls.of(cones_of(formulated(rng.standard_normal((8, 3)), Y[:8], 0.1))).tight
+    assert are_tight(cones_of(formulated(rng.standard_normal((20, 2)), Y, 0.1)))
+    assert are_tight(cones_of(formulated(rng.standard_normal((4, 3)), Y[:4], 0.1)))  # no cone has five facets
+    assert not are_tight(cones_of(formulated(rng.standard_normal((8, 3)), Y[:8], 0.1)))
 
 
 @pytest.mark.parametrize("seed", range(5))

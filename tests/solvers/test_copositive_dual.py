@@ -7,13 +7,16 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet import deadline
 from provenet.cones import Cones
 from provenet.gauges import ConeNuclear
 from provenet.problem import Problem
+from provenet.solvers.cones.frank_wolfe import fully_corrected
 from provenet.solvers.interior.copositive.barrier import Barrier
 from provenet.solvers.interior.copositive.cuts import Cuts
 from provenet.solvers.interior.copositive.dense import Copositive
 from provenet.solvers.interior.copositive.dual import CopositiveDual, DualState
+from provenet.variable import Factors
 
 LOSSES = ("squared", "softmax", "logistic", "huber")
 
@@ -173,3 +176,27 @@ def test_refusals_name_the_reason() -> None:
     with pytest.raises(ValueError, match="table of rows"):
         pn.solve(pn.formulate("attention", X, rng.standard_normal((6, 2)), activation="relu", gates=4), "copositive")
     assert CopositiveDual().memory(posed("mlp", X[:, 0], rng.standard_normal((6, 2))).program) > 0
+
+
+def test_atoms_that_reach_nothing_leave_no_neuron() -> None:
+    """What a dual point suggests may lie behind gates that let nothing through."""
+    rng = np.random.default_rng(0)
+    program = posed("mlp", np.abs(rng.standard_normal((6, 3))), rng.standard_normal((6, 2))).program
+    nothing = Factors.empty(3, 2)
+    atom = Factors(
+        torch.zeros(1, 3, dtype=torch.float64), torch.zeros(1, 2, dtype=torch.float64), torch.zeros(1).long()
+    )
+    found = fully_corrected(program, nothing, atom)
+    assert found.factors.n_neurons == 0
+    assert found.value == program.loss.value(torch.zeros_like(program.loss.target))
+
+
+def test_a_step_that_takes_longer_than_there_is_time_is_not_begun() -> None:
+    rng = np.random.default_rng(0)
+    program = posed("mlp", rng.standard_normal((30, 25)), rng.standard_normal((30, 2))).program
+    method = CopositiveDual()
+    state = method.init(program, None)
+    with deadline.within(1e-5):
+        after = method.step(program, state)
+    assert after.stuck
+    assert after.theta is state.theta

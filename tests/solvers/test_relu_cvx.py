@@ -8,6 +8,8 @@ import pytest
 import provenet as pn
 from provenet.gauges import ConeNuclear
 from provenet.problem import Problem
+from provenet.solvers.interior.copositive.walls import Walls
+from provenet.solvers.reference.cvx import CVX
 
 
 def problem(n: int, d: int, c: int, loss: str = "squared", share: float = 0.05, **more: object) -> Problem:
@@ -70,3 +72,15 @@ def test_several_outputs_with_five_facets_are_refused() -> None:
         ValueError, match="no cone has more than four rows that are not redundant; the data have rank 3"
     ):
         pn.solve(problem(15, 3, 2), "cvx")
+
+
+def test_a_refusal_is_quick_however_many_rows_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plan asks of every program: neither pairs of rows are made, nor more than one cone looked at."""
+    rng = np.random.default_rng(0)
+    problem = pn.formulate("mlp", rng.standard_normal((400, 8)), rng.standard_normal((400, 2)), "relu", 20)
+    looked: list[int] = []
+    unique = np.unique
+    monkeypatch.setattr(np, "unique", lambda *a, **k: looked.append(1) or unique(*a, **k))
+    monkeypatch.setattr(Walls, "of", lambda cones: pytest.fail("all pairs of rows were made"))
+    assert "no cone has more than four rows" in str(CVX().refuses(problem.program))
+    assert len(looked) <= 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -10,6 +11,9 @@ from torch import Tensor
 from provenet.gauges import BoundKind, Bounds
 from provenet.polar import polar_bounds
 from provenet.problem import Program
+from provenet.vectors import power_of_two
+
+_TINY = torch.finfo(torch.float64).tiny  # smaller numbers have lost digits
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +57,7 @@ class Gap:
 
 
 def relative_gap(primal: float, dual: float) -> float:
-    return (primal - dual) / max(abs(primal), torch.finfo(torch.float64).tiny)
+    return (primal - dual) / max(abs(primal), _TINY)
 
 
 def duality_gap(program: Program, prediction: Tensor, penalty: float, final: bool = False) -> Gap:
@@ -73,13 +77,21 @@ def gap_at(program: Program, prediction: Tensor, penalty: float, at: DualPoint) 
 
 def judged(program: Program, theta: Tensor) -> DualPoint:
     """Any Θ as a dual point, its polars bounded as well as can be afforded once."""
-    return _bounded(program, theta, final=True)[0]
+    return _bounded(program, program.loss.admissible(theta), final=True)[0]
 
 
 def _bounded(program: Program, theta: Tensor, final: bool) -> tuple[DualPoint, Bounds]:
-    pull = -theta
-    polar = polar_bounds(program.operator, program.gauge, pull, final, against=program.beta)
-    return dual_point(program, theta, float(polar.upper.max()) + rounding(program, pull), polar.kind), polar
+    """Polars are homogeneous: they are bounded at Θ of moderate size, as squares of what is tiny vanish."""
+    if not bool(torch.isfinite(theta).all()):
+        unknown = theta.new_full((1,), math.inf)
+        return DualPoint(theta, math.inf, BoundKind.EXACT, -math.inf), Bounds(torch.zeros_like(unknown), unknown)
+    size = power_of_two(theta)
+    pull = -theta / size
+    polar = polar_bounds(program.operator, program.gauge, pull, final, against=program.beta / size)
+    largest = size * (float(polar.upper.max()) + rounding(program, pull))
+    return dual_point(program, theta, largest, polar.kind), replace(
+        polar, lower=size * polar.lower, upper=size * polar.upper
+    )
 
 
 def dual_point(program: Program, theta: Tensor, polar_max: float, bound: BoundKind) -> DualPoint:
@@ -87,7 +99,9 @@ def dual_point(program: Program, theta: Tensor, polar_max: float, bound: BoundKi
 
     polar_max: an upper bound of every γ_k°(−A_k*Θ), what rounding in A*Θ can hide included.
     """
-    largest = program.beta / polar_max if polar_max > 0 else float("inf")
+    if math.isnan(polar_max):  # nothing is known of it
+        polar_max = math.inf
+    largest = program.beta / max(polar_max, _TINY) if polar_max > 0 else math.inf
     tau = program.loss.dual_scale(theta, largest)
     return DualPoint(theta, polar_max, bound, -float(program.loss.conjugate(tau * theta)))
 

@@ -78,6 +78,10 @@ class Loss(Placed, ABC):
         """A τ in [0, largest] for which −L*(τΘ) is large.  Any τ gives a valid bound."""
         return min(1.0, largest)
 
+    def admissible(self, dual: Tensor) -> Tensor:
+        """Θ without what rounding has put outside the cone that the conjugate's domain spans; Θ itself if inside."""
+        return dual
+
     def local_curvature(self, prediction: Tensor) -> Tensor:
         """A typical eigenvalue of ℓ'' at each sample (n,): a scale for splitting methods, not a bound."""
         return torch.full_like(self.sample_weight, self.curvature)

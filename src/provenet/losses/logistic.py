@@ -38,6 +38,9 @@ class Logistic(Loss):
             return dual.new_tensor(float("inf"))
         return (self.weight * (torch.xlogy(s, s) + torch.special.xlog1py(1 - s, -s))).sum()
 
+    def admissible(self, dual: Tensor) -> Tensor:
+        return torch.where(self.target > 0.5, dual.clamp_max(0), dual.clamp_min(0))
+
     def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
         # y + S·σ(y) = a grows in y, convex left of 0 and concave right of it, so Newton that starts between 0 and the
         # root never overshoots; and the root lies in [a − S, a]

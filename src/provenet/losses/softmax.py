@@ -58,6 +58,13 @@ class Softmax(Loss):
             entropy = torch.where(near_one, p * torch.log1p(dual / self.weight), entropy)
         return (self.weight * entropy).sum()
 
+    def admissible(self, dual: Tensor) -> Tensor:
+        # the conjugate is lenient by some eps, which may be all there is of Θ where β is as small
+        if not self._one_hot:
+            return dual - dual.mean(-1, keepdim=True)
+        others = dual.clamp_min(0) * (1 - self.target)
+        return others - self.target * others.sum(-1, keepdim=True)
+
     def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
         # y + S·p(y) = a with S = w·step, a = point + S·target.  With μ = log Σ e^y each entry solves
         # ω + log ω = a − μ + log S for ω = S·p (Wright's omega), and Σω = S fixes μ: one convex, decreasing equation a

@@ -34,6 +34,7 @@ from provenet.proofs.improve import improved, objective
 from provenet.solvers.solve import solve
 from provenet.statement import Scope
 from provenet.variable import Factors
+from provenet.vectors import power_of_two
 
 _MOST = 10_000  # arrangements worth enumerating for one certificate, where each has an exact polar
 _MOST_BOUNDED = 50  # where it has bounds only, which cost more, and all u at once are often bounded better
@@ -109,8 +110,10 @@ class Everyone:
         prediction, factors = relu_point(problem, network)
         theta = program.loss.gradient(prediction)
         # near the optimum the bound must come down to β itself; elsewhere a digit more or less says nothing
-        found = strongest(self.pull(theta), network.first.detach(), program.beta * (1 + 0.1 * tol), _TOLERANCE)
-        at = dual_point(program, theta, found.upper, BoundKind.DETERMINISTIC)
+        size = power_of_two(theta)  # pulls are homogeneous, and squares of what is tiny vanish
+        enough = program.beta / size * (1 + 0.1 * tol)
+        found = strongest(self.pull(theta / size), network.first.detach(), enough, _TOLERANCE)
+        at = dual_point(program, theta, size * found.upper, BoundKind.DETERMINISTIC)
         gap = gap_at(program, prediction, float(factors.penalty()), at)
         units, scope = (program.beta, problem.beta, problem.units.value), Scope.ALL_ARRANGEMENTS
         whole = certificate_from(gap, *units, scope, tol, method=found.method)

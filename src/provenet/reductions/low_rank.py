@@ -14,6 +14,7 @@ from provenet.polar import is_large
 from provenet.problem import Program
 from provenet.reductions.base import Back, Reduction
 from provenet.variable import Factors
+from provenet.vectors import power_of_two
 
 _PROBES = 8
 
@@ -49,14 +50,16 @@ class _InBasis(Back):
         """‖A_k*Θ − V A'_k*Θ‖, the largest of any gate: directions that were left out as rounding may still pull, and
         more than β where that is as small.  The rounding of both adjoints is added, and that of V."""
         operator, small = self.whole.operator, self.small.operator
+        unit = power_of_two(theta)
+        theta = theta / unit
         if is_large(operator) or not _spanned(self.whole.gauge, self.basis):
             return math.inf
         slope, within = operator.adjoint(theta), small.adjoint(theta)
         size = torch.linalg.matrix_norm(slope)
         outside = float(torch.linalg.matrix_norm(slope - self.basis @ within).max())
         turned = 4 * max(self.basis.shape) * torch.finfo(slope.dtype).eps * float(size.max())
-        unit = self.whole.gauge.rounding(operator.p, operator.q)
-        return unit * (outside + operator.rounding(theta) + turned)
+        pull = self.whole.gauge.rounding(operator.p, operator.q)
+        return unit * pull * (outside + operator.rounding(theta) + turned)
 
 
 def _spanned(gauge: Gauge, basis: Tensor) -> bool:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from provenet.verify.blocks import make_form
 from provenet.verify.groups import Groups
-from provenet.verify.losses import LOSSES, best_squared_scale, targets
+from provenet.verify.losses import LOSSES, admissible, best_squared_scale, targets
 from provenet.verify.losses import conjugate as conjugate_of
 from provenet.verify.norms import checked, squared_lengths
 from provenet.verify.polar import polar
@@ -54,6 +54,7 @@ def verify(data: Data, weights: Weights, statement: Statement, dual: Any = None)
         other = np.asarray(dual, dtype=np.float64)
         if other.shape != Y.shape or not np.isfinite(other).all():
             raise ValueError(f"dual: finite numbers of the targets' shape {Y.shape} are needed, got {other.shape}.")
+        other = admissible(statement.loss, other.reshape(rows), Y.reshape(rows)).reshape(Y.shape)
         other_max, other_exact = polar(samples, groups, other, statement)
         apart = np.divide(other.reshape(rows), w, out=np.zeros_like(theta), where=w > 0)
         scaled = bound(apart, other_max) * apart

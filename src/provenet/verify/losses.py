@@ -90,6 +90,18 @@ def _rest_log_rest(p: Array) -> Array:
 LOSSES = {"squared": _squared, "softmax": _softmax, "logistic": _logistic, "huber": _huber}
 
 
+def admissible(loss: str, theta: Array, y: Array) -> Array:
+    """θ (r, c) with the signs and sums that the conjugate asks for, exactly: its edges are wider than tiny θ are."""
+    if loss == "logistic":
+        return np.where(y == 1, np.minimum(theta, 0), np.maximum(theta, 0))
+    if loss != "softmax":
+        return theta
+    sure = (y == 1).any(axis=1, keepdims=True)  # a label, and no mixture of them
+    others = np.where(y == 1, 0, np.maximum(theta, 0))
+    balanced = np.where(y == 1, -others.sum(axis=1, keepdims=True), others)
+    return np.where(sure, balanced, theta - theta.mean(axis=1, keepdims=True))
+
+
 def conjugate(loss: str, theta: Array, y: Array, delta: float) -> Array:
     """ℓ*(θ) of any θ (r, c), entry by entry; infinite outside its domain, but for the rounding of its edges."""
     if loss == "squared":

@@ -101,6 +101,8 @@ def fully_corrected(program: Program[ConeGauge], old: Factors, new: Factors | No
     columns = program.operator.second_layer_columns(both.left, both.gate)
     keep = distinct(columns)
     both = both.select(keep)
+    if both.n_neurons == 0:  # no atom reaches anything
+        return place(program, both)
     start = both.right if old.n_neurons else None
     found = best_second_layers(program.loss, program.beta, columns[keep], start)
     return place(program, Factors(both.left, found.v, both.gate).balanced(_NEEDED))

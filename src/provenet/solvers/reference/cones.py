@@ -25,7 +25,7 @@ from provenet.problem import Program
 from provenet.solvers.cones.face_newton import improved
 from provenet.solvers.cones.frank_wolfe import fully_corrected, merge
 from provenet.solvers.interior.copositive.rounding import neurons as neurons_of
-from provenet.solvers.interior.copositive.walls import TIGHT_FACETS, Walls
+from provenet.solvers.interior.copositive.walls import TIGHT_FACETS, Walls, are_tight
 from provenet.solvers.needs import TABLE
 from provenet.solvers.neurons.place import place
 from provenet.variable import Factors
@@ -55,7 +55,7 @@ def _written(cones: Table) -> bool:
     """Whether the semidefinite program is the cone-nuclear norm itself."""
     if cones.rows.shape[1] <= 2 or cones.rows.shape[0] <= TIGHT_FACETS:
         return True
-    return len(cones.signs) <= _HULLS and Walls.of(cones).tight
+    return len(cones.signs) <= _HULLS and are_tight(cones)
 
 
 def pose(cp: Any, program: Program[ConeGauge[Table]]) -> Posed:

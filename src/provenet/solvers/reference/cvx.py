@@ -50,14 +50,13 @@ class CVX(Method[CVXState]):
             return f"loss {program.loss.name!r} is not written for CVXPY."
         if not isinstance(program.gauge, (NuclearNorm, ConeGauge, LineNorm)):
             return f"gauge {type(program.gauge).__name__} is not written for CVXPY."
-        if isinstance(program.gauge, ConeGauge) and (reason := refuses_cones(program)) is not None:
-            return reason
         entries = float(np.prod(program.operator.output_shape)) * float(np.prod(program.operator.stack_shape))
         if entries > _MAX_ENTRIES:
             return (
                 f"its matrix has {entries:.2g} entries, more than the {_MAX_ENTRIES:.0e} this reference solver takes."
             )
-        return None
+        # last, as it may have to look for facets
+        return refuses_cones(program) if isinstance(program.gauge, ConeGauge) else None
 
     def init(self, program: Program[Any], start: Factors | None) -> CVXState:
         _cvxpy()  # say that it is missing before anything else

@@ -27,7 +27,7 @@ from provenet.solvers.interior.blocks import LinAlgError, Scaling
 from provenet.solvers.interior.copositive.bound import proven
 from provenet.solvers.interior.copositive.newton import Between, advance
 from provenet.solvers.interior.copositive.rounding import neurons
-from provenet.solvers.interior.copositive.walls import Walls
+from provenet.solvers.interior.copositive.walls import Walls, most_walls
 from provenet.solvers.interior.newton import centre_at
 from provenet.solvers.interior.rows import Fit, prepare
 from provenet.solvers.interior.start import cold_scale
@@ -68,11 +68,12 @@ class Copositive(Method[CopositiveState]):
             return f"the copositive program would have {unknowns} unknowns, more than max_unknowns={self.max_unknowns}."
         return None
 
-    def memory(self, program: Program) -> int:
+    def memory(self, program: Program[ConeGauge[Table]]) -> int:
         op = program.operator
+        walls = 2 * op.n_gates * op.p * most_walls(program.gauge.region)
         unknowns, size, samples = _unknowns(op), op.n_gates * op.p, op.output_shape[0]
         n = min(samples, size)
-        return op.dtype.itemsize * (3 * samples * size + 6 * n * n + 2 * op.q * unknowns * n + 4 * unknowns**2)
+        return op.dtype.itemsize * (walls + 3 * samples * size + 6 * n * n + 2 * op.q * unknowns * n + 4 * unknowns**2)
 
     def offer(self, task: Task) -> Offer:
         """In the plane its neurons are the optimum's; elsewhere it is a bound, for who asks."""

@@ -41,6 +41,7 @@ _FEW, _ROWS_A_WALL = 15, 16  # new walls a gate: at least, and one for so many r
 _UNKNOWNS = 1_200  # of the second layers
 _IMPROVEMENTS = 20  # steps within the cones
 _STEP_SHARE, _RESERVE = 0.7, 0.5  # of the time left, for a step; of the time used, what must be left for one
+_FACTORED = 40  # multiply-adds a p³: what a Newton step and a bound factor of every gate's p × p matrices, at least
 _MINOR = 1e-6  # of the largest eigenvalue: smaller ones suggest no neuron
 
 
@@ -106,7 +107,8 @@ class CopositiveDual(Method[DualState]):
 
     def step(self, program: Program[ConeGauge[Table]], state: DualState) -> DualState:
         """One more, where that leaves time for the neurons that the bound suggests."""
-        if deadline.left() < _RESERVE * state.seconds:
+        op = program.operator
+        if deadline.left() < _RESERVE * state.seconds or not deadline.affords(_FACTORED * op.n_gates * op.p**3):
             return replace(state, stuck=True)
         began = time.perf_counter()
         with deadline.within(_STEP_SHARE * deadline.left()):

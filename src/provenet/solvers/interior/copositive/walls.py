@@ -6,8 +6,9 @@ left are the pairs of facets.  In the plane that is one pair a cone, and the con
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 import torch
@@ -26,20 +27,18 @@ TIGHT_FACETS = 4  # doubly non-negative matrices of up to this size are complete
 @dataclass(frozen=True)
 class Walls:
     """Pairs of facets a, b (P, L, m), unit vectors, zero where ``there`` (P, L) is False.  normals (P, F, m): the
-    facets themselves, zeros fill up.  tight: whether {T ⪰ 0, KTKᵀ ≥ 0} is known to be the hull of {uuᵀ : Ku ≥ 0} in
-    every cone."""
+    facets themselves, zeros fill up."""
 
     a: Tensor
     b: Tensor
     there: Tensor
     normals: Tensor
-    tight: bool
 
     @staticmethod
     def of(cones: Table) -> Walls:
         m = cones.rows.shape[1]
-        found = _all_facets(cones)
-        pairs = [np.array(list(combinations(range(len(normals)), 2)), dtype=int).reshape(-1, 2) for normals in found]
+        found = list(_facets_of(cones))
+        pairs = [np.stack(np.triu_indices(len(normals), 1), axis=1) for normals in found]
         width = max([len(pair) for pair in pairs] + [1])
         a, b = np.zeros((len(found), width, m)), np.zeros((len(found), width, m))
         normals = np.zeros((len(found), max([len(rows) for rows in found] + [1]), m))
@@ -47,13 +46,12 @@ class Walls:
             a[k, : len(pair)], b[k, : len(pair)] = rows[pair[:, 0]], rows[pair[:, 1]]
             normals[k, : len(rows)] = rows
         there = np.arange(width) < np.array([len(pair) for pair in pairs])[:, None]
-        tight = max(len(rows) for rows in found) <= TIGHT_FACETS
         tensor = torch.from_numpy
-        return Walls(tensor(a), tensor(b), tensor(there), tensor(normals), tight)
+        return Walls(tensor(a), tensor(b), tensor(there), tensor(normals))
 
     def scaled(self, G: Tensor) -> Walls:
         """In the coordinates of T̃, T = G T̃ Gᵀ."""
-        return Walls(self.a @ G, self.b @ G, self.there, self.normals, self.tight)
+        return Walls(self.a @ G, self.b @ G, self.there, self.normals)
 
     def slack(self, T: Tensor) -> Tensor:
         """aᵀTb (P, L); one where there is no wall."""
@@ -104,17 +102,28 @@ class Walls:
         return 0.5 * (T + T.mT)
 
 
-def _all_facets(cones: Table) -> list[np.ndarray]:
+def are_tight(cones: Table) -> bool:
+    """Whether {T ⪰ 0, KTKᵀ ≥ 0} is known to be the hull of {uuᵀ : Ku ≥ 0} in every cone; the first one with too many
+    facets says no."""
+    return all(len(normals) <= TIGHT_FACETS for normals in _facets_of(cones))
+
+
+def most_walls(cones: Table) -> int:
+    """That a cone may have, where facets are not looked for; where they are, a few."""
+    return 0 if cones.rows.shape[1] <= _HULL else math.comb(len(cones.rows), 2)
+
+
+def _facets_of(cones: Table) -> Iterator[np.ndarray]:
     """The facets' normals of every cone, each once."""
-    rows = cones.rows[torch.linalg.vector_norm(cones.rows, dim=1) > 0]
-    signs = cones.signs[:, torch.linalg.vector_norm(cones.rows, dim=1) > 0]
+    alive = torch.linalg.vector_norm(cones.rows, dim=1) > 0
+    rows, signs = cones.rows[alive], cones.signs[:, alive]
     m = rows.shape[1]
     if len(rows) == 0:
-        return [rows.numpy()] * len(signs)
+        yield from [rows.numpy()] * len(signs)
+        return
     if m == 2:
-        return [np.unique(pair, axis=0) for pair in cones.faces.normals.numpy()]
-    found: list[np.ndarray] = []
+        yield from (np.unique(pair, axis=0) for pair in cones.faces.normals.numpy())
+        return
     for sign, inside in zip(signs.numpy(), cones.inside.numpy(), strict=True):
         K = np.unique(rows.numpy() * sign[:, None], axis=0)
-        found.append(K[facets(K, inside)] if 1 < m <= _HULL and len(K) > m else K)
-    return found
+        yield K[facets(K, inside)] if 1 < m <= _HULL and len(K) > m else K
