@@ -17,6 +17,7 @@ _CALLS = 3e6  # what the calls of a step take, however small its products
 _LARGE = 2e8  # a product beyond this runs at twice the speed
 _DENSE = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
 _BYTE = 2.0  # to read a byte from memory
+_FEW_ROWS = 512
 _USUAL = 0.01  # of β_max: the β for which steps are told; they grow with the root of what it is below
 
 
@@ -62,22 +63,28 @@ class Task:
         return min(max((_USUAL / max(share, 1e-300)) ** 0.5, 0.2), 100.0)
 
     @property
+    def rows(self) -> float:
+        """Of predictions; few count as some more, so that small programs are alike: a sample of weight two leads to the
+        plan of the same sample twice."""
+        return float(max(self.program.operator.kernel_rows, _FEW_ROWS))
+
+    @property
     def crowding(self) -> float:
         """First layers' weights, behind all gates, for each row of predictions: where many, curvature is uneven."""
         op = self.program.operator
-        return op.n_gates * op.p / op.kernel_rows
+        return op.n_gates * op.p / self.rows
 
     @property
     def only_neurons(self) -> bool:
         """Whether stacks are too large to be worked on: to be formed, or, where second layers are wider than the
         outputs and neurons cost far less, to be multiplied."""
         op = self.program.operator
-        dense = float(op.kernel_rows) * op.n_gates * op.p * op.q if op.q > op.output_shape[-1] else 0.0
+        dense = self.rows * op.n_gates * op.p * op.q if op.q > op.output_shape[-1] else 0.0
         return self.program.gauge.rotates and (is_large(op) or dense > _DENSE)
 
     @property
     def product(self) -> float:
         """The work of A on a stack, or of A*: its multiply-adds, and reading what the operator holds for every gate."""
         op = self.program.operator
-        numbers = float(op.kernel_rows) * op.n_gates * op.p * op.q
+        numbers = self.rows * op.n_gates * op.p * op.q
         return 0.5 * (numbers + min(numbers, _LARGE)) + _BYTE * op.held_bytes

@@ -47,7 +47,7 @@ METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in _ALL}
 
 _SHARE = 0.5  # of the free memory that a method chosen for the user may take
 _OVERTIME = 3  # times the steps expected: then the next one takes over
-_FEW = 100  # steps that any may have
+_FEW = 50  # steps: a limit is a multiple of them
 _WORTH_TRYING = 10  # times the work of the first: a second one begins from there only if it is no dearer
 
 
@@ -140,7 +140,7 @@ def _cheapest(task: Task) -> list[Stage]:
 
 def _enough(offer: Offer, to_finish: float) -> int:
     """Steps of a start: some more than it expected, but no more work than a few times that of a finish."""
-    return math.ceil(max(_FEW, _OVERTIME * min(offer.steps, to_finish / offer.each)))
+    return _FEW * math.ceil(_OVERTIME * min(offer.steps, to_finish / offer.each) / _FEW)
 
 
 def _finishers(offers: Offers) -> list[Stage]:

@@ -65,7 +65,7 @@ class IPM(Method[IPMState]):
     def offer(self, task: Task) -> Offer:
         """A Newton matrix of the unknowns a step; few steps, whatever β is."""
         op = task.program.operator
-        unknowns, n = unknowns_of(op), min(op.output_shape[0], op.n_gates * op.p)
+        unknowns, n = unknowns_of(op), min(task.rows, op.n_gates * op.p)
         step = 1.5 * unknowns * n * (n + unknowns) * op.q + n**3 / 6
         return Offer(self.memory(task.program), 0.0, step, 2 * task.decades, not task.only_neurons)
 

@@ -75,7 +75,7 @@ class ADMM(Method[ADMMState]):
     def offer(self, task: Task) -> Offer:
         """A few factorisations of the kernel, then a prox, A, A* and a solve a step."""
         op, loss = task.program.operator, task.program.loss
-        rows = float(op.kernel_rows)
+        rows = task.rows
         setup = 0.5 * rows**2 * op.n_gates * min(op.p, 1 + op.p / op.n_gates) + _FACTORISATIONS * rows**3 / 12
         steps = (10 if loss.quadratic else 30 * (1 + task.crowding / 8)) * task.decades * task.hardship
         prox = 0.0 if loss.quadratic or loss.kink is not None else _PROX

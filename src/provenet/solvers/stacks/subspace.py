@@ -76,7 +76,7 @@ class Subspace(Method[SubspaceState]):
     def offer(self, task: Task) -> Offer:
         """A*, and the proximal gradient on the few directions that each gate has by then."""
         op = task.program.operator
-        inner = 4.0 * self.rounds * self.inner_steps * op.kernel_rows * op.n_gates * _DIRECTIONS * op.q
+        inner = 4.0 * self.rounds * self.inner_steps * task.rows * op.n_gates * _DIRECTIONS * op.q
         steps = 2.5 * task.decades * task.hardship
         starts = op.n_gates > 1 and op.p >= _LONG and not task.only_neurons
         return Offer(self.memory(task.program), 0.0, task.product + inner, steps, starts)
