@@ -13,7 +13,7 @@ from provenet import batches
 from provenet.operators import Operator
 from provenet.operators.bases.pooled import PooledOperator
 from provenet.solvers.loop import Run
-from provenet.solvers.plan import plan
+from provenet.solvers.offers import Task
 from provenet.solvers.stacks import subspace
 from provenet.solvers.stacks.subspace import Subspace
 from provenet.solvers.status import Status
@@ -77,13 +77,13 @@ def test_the_objective_never_rises() -> None:
     assert all(later <= earlier for earlier, later in itertools.pairwise(primals))
 
 
-def test_long_first_layers_are_narrowed_unasked() -> None:
+def test_long_first_layers_are_an_offer_to_start() -> None:
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((20, 12, 3)), rng.integers(0, 2, 20)
     problem = pn.formulate("mixer", X, y, activation="gated_relu", gates=3, loss="softmax")
     assert problem.program.operator.p == 144
-    assert plan(problem.program, "auto", 1e-4)[0].method.name == "subspace"
-    assert plan(posed("mixer").program, "auto", 1e-4)[0].method.name != "subspace"
+    assert Subspace().offer(Task(problem.program, 1e-4)).starts
+    assert not Subspace().offer(Task(posed("mixer").program, 1e-4)).starts
 
 
 def test_refusals_say_why() -> None:
