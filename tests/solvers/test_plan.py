@@ -46,7 +46,7 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
     "softmax, many rows": (lambda: posed("mlp", (8000, 10), 3, "softmax"), ["apg", "bm"]),
     "softmax, linear": (lambda: posed("mlp", (1500, 60), 10, "softmax", activation="linear"), ["apg", "admm", "bm"]),
     "softmax, long first layers": (lambda: posed("mlp", (900, 500), 10, "softmax"), ["admm", "subspace", "bm"]),
-    "logistic table": (lambda: posed("mlp", (500, 30), 1, "logistic", gates=100), ["admm", "apg", "bm"]),
+    "logistic table": (lambda: posed("mlp", (500, 30), 1, "logistic", gates=100), ["apg", "admm", "bm"]),
     "huber": (lambda: posed("mlp", (400, 10), 1, "huber", gates=100), ["admm", "bm"]),
     "a 1-norm": (lambda: posed("mlp", (60, 5), 2, penalty=(1, 2)), ["admm", "apg"]),
     "signs": (lambda: posed("mlp", (60, 4), 2, penalty=(math.inf, 2)), ["admm", "apg"]),

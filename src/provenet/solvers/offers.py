@@ -18,6 +18,7 @@ _LARGE = 2e8  # a product beyond this runs at twice the speed
 _DENSE = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
 _BYTE = 2.0  # to read a byte from memory
 _FEW_ROWS = 512
+_OPEN = 64.0  # gates that are open at an optimum, at most, about
 _USUAL = 0.01  # of β_max: the β for which steps are told; they grow with the root of what it is below
 
 
@@ -72,7 +73,13 @@ class Task:
     def crowding(self) -> float:
         """First layers' weights, behind all gates, for each row of predictions: where many, curvature is uneven."""
         op = self.program.operator
-        return op.n_gates * op.p / self.rows
+        gates = 1.0 if self.program.loss.quadratic else self.open_share
+        return gates * op.n_gates * op.p / self.rows
+
+    @property
+    def open_share(self) -> float:
+        """Of all gates, those that matter: where they are many, most stay closed."""
+        return min(1.0, _OPEN / self.program.operator.n_gates)
 
     @property
     def only_neurons(self) -> bool:

@@ -77,10 +77,12 @@ class ADMM(Method[ADMMState]):
         op, loss = task.program.operator, task.program.loss
         rows = task.rows
         setup = 0.5 * rows**2 * op.n_gates * min(op.p, 1 + op.p / op.n_gates) + _FACTORISATIONS * rows**3 / 12
-        steps = (10 if loss.quadratic else 30 * (1 + task.crowding / 8)) * task.decades * task.hardship
+        steps = 2.5 * task.decades**2 if loss.quadratic else 30 * (1 + task.crowding / 8) * task.decades
         prox = 0.0 if loss.quadratic or loss.kink is not None else _PROX
         step = 2 * task.product + rows**2 * op.output_shape[-1] + prox
-        return Offer(self.memory(task.program), setup, step, steps, rows <= _MOST_ROWS and not task.only_neurons)
+        return Offer(
+            self.memory(task.program), setup, step, steps * task.hardship, rows <= _MOST_ROWS and not task.only_neurons
+        )
 
     def ends(self, program: Program[Any]) -> bool:
         return False  # its last digits may take very long

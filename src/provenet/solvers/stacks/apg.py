@@ -66,8 +66,9 @@ class APG(Method[APGState]):
         loss, crowding = task.program.loss, task.crowding**2
         each = 75 * (1 + crowding / 4) if loss.quadratic else 120 * (1 + crowding / 60)
         steps = (1 if loss.kink is None else _KINKED) * each * task.decades * task.hardship
+        used = 1.0 if loss.quadratic else task.open_share
         finishes = not NUCLEAR.of(task.program)
-        return Offer(self.memory(task.program), 0.0, 1.5 * task.product, steps, not task.only_neurons, finishes)
+        return Offer(self.memory(task.program), 0.0, 1.5 * task.product * used, steps, not task.only_neurons, finishes)
 
     def init(self, program: Program[ProxGauge], start: Factors | None) -> APGState:
         op = program.operator
