@@ -68,6 +68,8 @@ def prepare(
     """
     if block.block != "mlp":
         refuse_if_given(context, "intercept", "it goes with --block mlp.")
+    if network.free_intercept and not network.intercept:
+        raise typer.BadParameter("it keeps the column of ones, too.", param_hint="--free-intercept, --no-intercept")
     chosen, n_gates = block.chosen(file), network.gates.checked(network.activation)
     data = file.load(task)
     assert data.y is not None
@@ -90,7 +92,7 @@ def prepare(
         readout=block.readout,
         activation=network.activation,
         n_gates=n_gates,
-        fit_intercept=network.intercept,
+        fit_intercept="free" if network.free_intercept else network.intercept,
         penalty=network.penalty.pair,
         random_state=network.seed,
         **asdict(solver),

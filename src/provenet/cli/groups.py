@@ -66,6 +66,7 @@ class OfNetwork:
     gates: o.Gates = "100"  # type: ignore[assignment]  # typer parses it
     loss: o.LossOption = None
     intercept: o.Intercept = True
+    free_intercept: o.FreeIntercept = False
     penalty: o.PenaltyOption = "2,2"  # type: ignore[assignment]  # typer parses it
     seed: o.Seed = 0
 
