@@ -57,9 +57,7 @@ def test_blocks(example: Any, readout: str) -> None:
     mask = example.mask(n, 0)
     sampled = example.samples(n, 0)
     check(
-        pn.formulate(
-            example.block, sampled, Y, "gated_relu", 2, loss, 1.0, readout, mask=mask, fit_intercept="free"
-        ),
+        pn.formulate(example.block, sampled, Y, "gated_relu", 2, loss, 1.0, readout, mask=mask, fit_intercept="free"),
         tol=1e-4,
     )
 
