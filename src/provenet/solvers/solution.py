@@ -17,8 +17,8 @@ from provenet.variable import Factors
 
 @dataclass(frozen=True)
 class Solution:
-    """The best point of a run.  ``factors`` are in the problem's normalised units, ``history`` in the user's.  ``method``
-    says what ran, ``asked`` what was asked for: a name, or a method with its settings.
+    """The best point of a run.  ``factors`` are in the problem's normalised units, ``history`` in the user's.
+    ``method`` says what ran, ``asked`` what was asked for: a name, or a method with its settings.
 
     lower_bound: the best bound of p* that the run has seen, at least the certificate's.  A relaxation may prove more
     than the network it leads to; what a certificate says can be checked from the network alone.
