@@ -32,8 +32,8 @@ class Statement:
 
     ``loss`` is a class, to be given targets; ``penalty`` the norms (C, R); ``complete``: the gates are all arrangements
     the data have; ``free_intercept``: f is a network plus a constant b (c,), the same for all samples and tokens, that
-    costs nothing.  Which gates these are, or were chosen, is data: see `Problem.gates`.  Every statement is one that
-    can be posed: a wrong one raises ValueError, naming the setting.
+    costs nothing.  Which gates these are is data: see `Problem.gates`; ``sampler`` records how they were found.  Every
+    statement is one that can be posed: a wrong one raises ValueError, naming the setting.
     """
 
     block: Block
@@ -44,6 +44,7 @@ class Statement:
     loss_settings: Mapping[str, Any] = field(default_factory=dict)
     penalty: Penalty = WEIGHT_DECAY
     complete: bool = False
+    sampler: str = field(default="given", compare=False)
     free_intercept: bool = False
 
     @classmethod
@@ -115,6 +116,7 @@ class Statement:
             "block_settings": dict(self.block.settings()),
             "activation": self.activation,
             "complete": self.complete,
+            "sampler": self.sampler,
             "readout": self.readout,
             "loss": self.loss.name,
             "loss_settings": dict(self.loss_settings),

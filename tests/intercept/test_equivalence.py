@@ -72,8 +72,8 @@ def test_a_free_intercept_beats_a_penalised_one() -> None:
     assert again.certificate.primal == pytest.approx(free.certificate.primal, rel=1e-5), "shifts of y cost nothing"
 
 
-def test_sklearn_logistic_regression() -> None:
-    """A linear network of one output: its penalty is ‖w‖ in place of ‖w‖², so only the intercept's equation is shared."""
+def test_the_intercepts_equation() -> None:
+    """As with any intercept without penalty, probabilities add up to the ones there are."""
     y = (X[:, 0] + 0.7 * RNG.standard_normal(14) > 0.3).astype(float)
     problem = pn.formulate(pn.MLP(), X, y, "linear", loss="logistic", beta=0.3, fit_intercept="free")
     network = pn.solve(problem, tol=1e-9).network()
