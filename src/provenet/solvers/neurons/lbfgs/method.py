@@ -36,7 +36,7 @@ _RENEWED = 15  # steps after which scales are looked at anew
 _FINE = 1e-4  # a relative gap from which on float64 pays
 _BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth adding, while the gap is larger
 _PER_GATE = 2.5  # neurons a gate that is open has, about
-_CALLS = 3e7  # what a step's many small calls take, as multiply-adds
+_CALLS = 4e7  # what a step's many small calls take, as multiply-adds
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class LBFGS(Method[LBFGSState]):
     def offer(self, task: Task) -> Offer:
         program = task.program
         look = 2 * task.product / self.pause(program)
-        steps = max(100 * task.decades - 50, 50) * max(task.hardship, 0.5)
+        steps = max(100 * task.decades - 50, 50) * max(task.hardship, 0.5) * (3 if program.loss.quadratic else 1)
         setup = 16.0 * program.operator.p**3
         return Offer(self.memory(program), setup, self._step_work(task) + look + _CALLS, steps, starts=True)
 
@@ -126,8 +126,9 @@ class LBFGS(Method[LBFGSState]):
         beyond = program.beta * (1 + min(_BEYOND, 0.1 * gap.relative))
         most = max(self.atoms, state.at.factors.n_neurons // 4)
         atoms = wanted(program, state.here, state.at, gap.pull, beyond, most)
-        if atoms.n_neurons:
-            return self._joined(program, state, atoms)
+        joined = self._joined(program, state, atoms) if atoms.n_neurons else None
+        if joined is not None:
+            return joined
         if not state.stuck:
             return state
         if state.here.dtype == torch.float32:
@@ -138,8 +139,8 @@ class LBFGS(Method[LBFGSState]):
         """The same neurons in float64."""
         return self._begun(program, Coordinates.of(program, torch.float64), state.here.leave(state.at.factors))
 
-    def _joined(self, program: Program, state: LBFGSState, atoms: Factors) -> LBFGSState:
-        """All neurons of the sizes that are best for their directions; those of none go."""
+    def _joined(self, program: Program, state: LBFGSState, atoms: Factors) -> LBFGSState | None:
+        """All neurons of the sizes that are best for their directions; those of none go.  None where it is no gain."""
         factors = state.at.factors
         all_sizes = torch.cat([factors.sizes(), atoms.left.new_zeros(atoms.n_neurons)]).to(torch.float64)
         old = Factors(unit(factors.left), unit(factors.right), factors.gate)
@@ -150,7 +151,7 @@ class LBFGS(Method[LBFGSState]):
         scaled = Factors(directions.left * root, directions.right * root, directions.gate).select(kept)
         there = spot(program, state.here, scaled)
         if not there.value < state.at.value:
-            return replace(state, exhausted=state.stuck and state.here.dtype == torch.float64)
+            return None
         before = int((kept < factors.n_neurons).sum())
         pairs = state.pairs.carried(kept[:before], len(kept) - before)
         return replace(state, at=there, pairs=pairs, scales=None, stuck=False)
