@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from provenet.io.folder import write_atomically
+from provenet.files import write_atomically
 from provenet.io.onnx_graphs import GRAPHS, Graph
 from provenet.nn import MLP, SelfAttention, TwoLayer
 

@@ -120,9 +120,9 @@ class TwoLayer(nn.Module):
         return self.output(x, self.activated(x, self.hidden(x, self.first)))
 
     def features(self, x: Tensor) -> Tensor:
-        """The activated hidden values, as a next block takes them: (b, N) of samples in a table; (b, N, …) of images and
-        sequences, neurons as channels; (b, s, N) of tokens, neurons last, or (b, s, N·r) where a neuron has r values a
-        token, one neuron after the other."""
+        """The activated hidden values, as a next block takes them: (b, N) of samples in a table; (b, N, …) of images
+        and sequences, neurons as channels; (b, s, N) of tokens, neurons last, or (b, s, N·r) where a neuron has r
+        values a token, one neuron after the other."""
         x = self.lift(x.to(self.first.dtype))
         return self.laid_out(self.activated(x, self.hidden(x, self.first)))
 
