@@ -84,6 +84,8 @@ class Growth:
             if done and not self.patient and _worse(stage, done[-1]):
                 break
             done.append(stage)
+            if stage.filters == 0 and stage.module.passes == "features":
+                break  # all its neurons are zero: there is nothing to pass on
             rows = Made(rows, stage.module, passed=True)
             aside = None if aside is None else Made(aside, stage.module, passed=True)
         return done
@@ -110,7 +112,7 @@ class Growth:
             if self.validation is not None and aside is not None:
                 held_out = self.validation.score(trained.stage, Made(aside, frame, passed=False), self.score)
             network = trained.stage.network
-            kept = trained.stage._buffers["kept"]
+            kept = trained.stage.kept_neurons
             return TrainedStage(
                 module=trained.stage,
                 certificate=trained.certificate,

@@ -14,6 +14,7 @@ from torch import Tensor
 from provenet.layerwise.augment import Augmented
 from provenet.layerwise.inputs import Inputs
 from provenet.layerwise.layer import Layer
+from provenet.layerwise.optimise import OPTIMISERS, Optimiser
 from provenet.layerwise.presets import Recipe
 from provenet.layerwise.start import balance, fresh_network, with_gates
 from provenet.nn import TwoLayer
@@ -86,10 +87,10 @@ class Minibatches:
                 if self.switch == self.epochs:  # all epochs went into the gates
                     network = with_gates(network, self.layer, self.seed)
                 balance(network)
-            state = {} if last else _state(optimiser)
+            state = {} if last else optimiser.state
             yield Training(network, epoch + 1, state, time.perf_counter() - began, loss, score)
 
-    def _epoch(self, network: TwoLayer, optimiser: torch.optim.Optimizer, epoch: int) -> tuple[float, float]:
+    def _epoch(self, network: TwoLayer, optimiser: Optimiser, epoch: int) -> tuple[float, float]:
         """One pass over all samples, in an order that seed and epoch decide: (mean loss, mean score)."""
         assert self.layer.rate is not None
         n, size = self.inputs.n, self.recipe.batch
@@ -99,15 +100,12 @@ class Minibatches:
         decay = self.statement.beta / n
         for number in range(each):
             rows = order[number * size : (number + 1) * size]
-            step = epoch * each + number
-            for group in optimiser.param_groups:
-                group["lr"] = self.recipe.rate_at(self.layer.rate, step, each * self.epochs, each)
+            rate = self.recipe.rate_at(self.layer.rate, epoch * each + number, each * self.epochs, each)
             target = self.targets[torch.from_numpy(rows)].float()
             outputs = network(self._seen(rows, epoch, number))
             loss = self.statement.make_loss(target, None).value(outputs) / len(rows)
-            optimiser.zero_grad(set_to_none=True)
             (loss + decay * network.penalty()).backward()
-            optimiser.step()
+            optimiser.step(rate)
             total += len(rows) * np.array([float(loss), self.score(outputs.detach(), target)])
         return float(total[0]) / n, float(total[1]) / n
 
@@ -116,26 +114,5 @@ class Minibatches:
             return self.inputs.rows(rows)
         return self.images.rows(rows, int(np.random.default_rng((self.seed, epoch, number)).integers(2**31)))
 
-    def _optimiser(self, network: TwoLayer, state: dict[str, Tensor]) -> torch.optim.Optimizer:
-        """Without a weight decay of its own: the penalty is in the loss."""
-        weights = [network.first, network.second]
-        optimiser: torch.optim.Optimizer
-        if self.recipe.optimiser == "sgd":
-            optimiser = torch.optim.SGD(weights, lr=0.0, momentum=self.recipe.momentum)
-        else:
-            optimiser = torch.optim.Adam(weights, lr=0.0)
-        for key, value in state.items():
-            place, name = key.split(".", 1)
-            optimiser.state[weights[int(place)]][name] = value
-        return optimiser
-
-
-def _state(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """An optimiser's numbers by name, "0.exp_avg" those of its first weights."""
-    weights = optimiser.param_groups[0]["params"]
-    return {
-        f"{place}.{name}": torch.as_tensor(value).clone()
-        for place, weight in enumerate(weights)
-        for name, value in optimiser.state[weight].items()
-        if value is not None
-    }
+    def _optimiser(self, network: TwoLayer, state: dict[str, Tensor]) -> Optimiser:
+        return OPTIMISERS[self.recipe.optimiser]([network.first, network.second], state)

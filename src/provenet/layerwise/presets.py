@@ -16,9 +16,10 @@ _PAPER_RATES = {3: (2e-1, 5e-2, 5e-3), 5: (1e-1, 1e-2, 1e-3, 1e-2, 1e-2)}  # BM 
 class Recipe:
     """Minibatch training of a stage's neurons behind fixed gates.
 
-    schedule: "steps", rate × ``decay`` every ``every`` epochs; or "one_cycle", up to the rate during the first
-    ``warm_up`` of all steps and down along a cosine.  gate_share: of the epochs that a stage with trained gates is a
-    ReLU network.  augment: "flip" (left to right), "crop" (shifts by up to an eighth), both or none.
+    optimiser: "sgd", with momentum 0.9, or "adam".  schedule: "steps", rate × ``decay`` every ``every`` epochs; or
+    "one_cycle", up to the rate during the first ``warm_up`` of all steps and down along a cosine.  least_steps: of a
+    stage, by more epochs where samples are few.  gate_share: of the epochs that a stage with trained gates is a ReLU
+    network.  augment: "flip" (left to right), "crop" (shifts by up to an eighth), both or none.
     """
 
     name: str
@@ -33,7 +34,6 @@ class Recipe:
     gates: str
     engine: str
     least_steps: int = 0
-    momentum: float = 0.9
     decay: float = 0.2
     every: int = 15
     warm_up: float = 0.2
@@ -90,7 +90,7 @@ PRESETS = {
         rank=1,
         gates="trained",
         engine="auto",
-        least_steps=1000,
+        least_steps=400,
     ),
 }
 

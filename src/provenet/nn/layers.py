@@ -65,8 +65,13 @@ class Stage(nn.Module):
             )
         return seen + outputs
 
+    @property
+    def kept_neurons(self) -> Tensor | None:
+        """Those whose features are passed on, (M,); None: all."""
+        return self._buffers["kept"]
+
     def _chosen(self, features: Tensor) -> Tensor:
-        kept = self._buffers["kept"]
+        kept = self.kept_neurons
         if kept is None:
             return features
         axis = self.network.neuron_axis
@@ -75,7 +80,7 @@ class Stage(nn.Module):
         return by_neuron.index_select(at, kept).flatten(at, at + 1)
 
     def extra_repr(self) -> str:
-        kept = self._buffers["kept"]
+        kept = self.kept_neurons
         some = "" if kept is None else f", {len(kept)} neurons of {len(self.network.first)}"
         return f"passes={self.passes!r}{some}, downsample={self.downsample}"
 
