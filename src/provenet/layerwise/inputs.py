@@ -89,8 +89,6 @@ class Store:
         self.folder, self.budget, self.used = folder, budget, 0
 
     def kept(self, inputs: Inputs, name: str) -> Inputs:
-        if isinstance(inputs, Held) and inputs.array.dtype == np.float32:
-            return inputs
         if self.used + inputs.bytes > self.budget:
             return inputs
         if inputs.bytes <= _IN_MEMORY:

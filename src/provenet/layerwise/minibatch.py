@@ -106,7 +106,7 @@ class Minibatches:
             loss = self.statement.make_loss(target, None).value(outputs) / len(rows)
             (loss + decay * network.penalty()).backward()
             optimiser.step(rate)
-            total += len(rows) * np.array([float(loss), self.score(outputs.detach(), target)])
+            total += len(rows) * np.array([float(loss.detach()), self.score(outputs.detach(), target)])
         return float(total[0]) / n, float(total[1]) / n
 
     def _seen(self, rows: Any, epoch: int, number: int) -> Tensor:
