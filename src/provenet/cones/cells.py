@@ -18,7 +18,7 @@ def largest_in_cells(corners: Tensor, images: Tensor) -> Tensor:
     Any T will do: ‖Σ α_i w_i‖ ≤ ‖Tv‖ + Σ α_i ‖w_i − Tv_i‖, and Σ α_i ≤ √k.  So what rounding does in small, flat cells
     makes a bound loose, never wrong.
     """
-    M, k, r = corners.shape
+    k, r = corners.shape[1:]
     T = _linear(corners, images)
     missed = torch.linalg.vector_norm(images - torch.bmm(corners, T.mT), dim=2).amax(1)
     peak = _peak(torch.bmm(T.mT, T), corners)
