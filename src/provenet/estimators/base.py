@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -26,7 +26,8 @@ from provenet.certificates import Certificate
 from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
 from provenet.estimators.settings import OneBeta, Settings
-from provenet.formulation import are_all, pose
+from provenet.formulation import Wanted, pose
+from provenet.gates.samplers import NEED_BETA
 from provenet.problem import Problem
 from provenet.solvers import Record, Solution, Status, solve
 from provenet.solvers.loop import Callback
@@ -38,6 +39,8 @@ _SAMPLES: dict[str, Any] = {  # how X is checked: float32 stays as it is, so tha
     "order": "C",
     "allow_nd": True,
 }
+_TYPICAL = 0.01  # of β_max: where gates that depend on β are found for all β of a search
+_FEW = 20  # gates whose β_max is near that of many
 
 
 @dataclass(frozen=True)
@@ -116,10 +119,32 @@ class ProvenEstimator(Settings, BaseEstimator):
         return make_block(self.block, **({"fit_intercept": self.fit_intercept} if has_intercept else {}))
 
     def _formulate(self, data: TrainingData, beta: float, seed: int) -> Problem:
+        self._fit_whitening(data)
+        problem = self._posed(self._statement(beta), data, self._wanted(), seed)
+        if self.verbose:
+            print_gates(problem)
+        return problem
+
+    def _formulate_for_path(self, data: TrainingData, seed: int, beta: float | None = None) -> Problem:
+        """A problem to be solved at many β.  Gates that depend on it are found at ``beta``, by default a hundredth of
+        what β_max is with some Gaussian gates."""
+        wanted = self._wanted()
+        self._fit_whitening(data)
+        if beta is None and wanted.name in NEED_BETA and self.activation != "linear":
+            gated = replace(self._statement(1.0), activation="gated_relu", complete=False)
+            beta = _TYPICAL * self._posed(gated, data, Wanted("gaussian", min(wanted.count, _FEW)), seed).beta_max
+        return self._formulate(data, beta or 1.0, seed)
+
+    def _posed(self, statement: Statement, data: TrainingData, wanted: Wanted, seed: int) -> Problem:
+        X = self._whitened(data.X)
+        return pose(statement, X, data.targets, wanted, seed=seed, sample_weight=data.weight, mask=data.mask)
+
+    def _fit_whitening(self, data: TrainingData) -> None:
         if self.whiten:
             self.whitening_ = Whitening.fit(data.X if data.weight is None else data.X[data.weight > 0])
-        gates, X = _plain_number(self.n_gates), self._whitened(data.X)
-        return pose(self._statement(beta), X, data.targets, gates, seed=seed, sample_weight=data.weight, mask=data.mask)
+
+    def _wanted(self) -> Wanted:
+        return Wanted.of(_plain_number(self.gates), _plain_number(self.n_gates))
 
     def _statement(self, beta: float) -> Statement:
         return Statement.of(
@@ -130,7 +155,7 @@ class ProvenEstimator(Settings, BaseEstimator):
             readout=self.readout,
             loss_settings=self._loss_settings(),
             penalty=self.penalty,
-            complete=are_all(self.n_gates),
+            complete=self._wanted().all,
         )
 
     def _whitened(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -267,6 +292,12 @@ def without_torch(value: Any) -> Any:
         return value
     value = value.detach().cpu()
     return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+
+
+def print_gates(problem: Problem) -> None:
+    gates, statement = problem.gates, problem.statement
+    if gates.vectors is not None:
+        print(f"gates  {len(gates.vectors)}, {statement.sampler}, found in {gates.seconds:.2g} s")
 
 
 def print_record(record: Record) -> None:

@@ -36,9 +36,10 @@ class BetaSearch(ManyBetas):
 
     def _train(self: Any, data: TrainingData) -> Solution:
         seed = self._seed()
-        problem = self._formulate(data, 1.0, seed)
+        beta = None if isinstance(self.betas, Integral) else float(np.exp(np.log(self._listed()).mean()))
+        problem = self._formulate_for_path(data, seed, beta)
         self.betas_ = np.array(self._grid(problem))
-        self.cv_scores_ = self._cross_validate(data, seed)
+        self.cv_scores_ = self._cross_validate(data, seed, beta)
         best = _best(self.cv_scores_)
         self.beta_ = float(self.betas_[best])
         self.path_ = self._follow(problem, self.betas_[: best + 1])
@@ -47,10 +48,14 @@ class BetaSearch(ManyBetas):
     def _grid(self, problem: Problem) -> list[float]:
         if isinstance(self.betas, Integral) and not isinstance(self.betas, bool):
             return beta_grid(problem.beta_max, int(self.betas), self.beta_ratio)
+        return np.unique(self._listed())[::-1].tolist()
+
+    def _listed(self) -> NDArray[np.float64]:
+        """The values of β that were given."""
         betas = np.asarray(self.betas, dtype=np.float64)
         if betas.ndim != 1 or betas.size == 0 or not (np.isfinite(betas).all() and (betas > 0).all()):
             raise ValueError(f"betas: give a number of values, or a list of positive ones, got {self.betas!r}.")
-        return np.unique(betas)[::-1].tolist()
+        return betas
 
     def _follow(self: Any, problem: Problem, betas: NDArray[np.float64]) -> list[Solution]:
         callback = self._callback(from_verbose=2)
@@ -69,16 +74,17 @@ class BetaSearch(ManyBetas):
             raise KeyboardInterrupt(f"{type(self).__name__}: interrupted during its search for beta.")
         return solutions
 
-    def _cross_validate(self: Any, data: TrainingData, seed: int) -> NDArray[np.float64]:
+    def _cross_validate(self: Any, data: TrainingData, seed: int, beta: float | None) -> NDArray[np.float64]:
         """Scores (folds, betas) on the samples each fold leaves out."""
         folds = list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
         scorer = check_scoring(self, self.scoring)
         scores = np.full((len(folds), len(self.betas_)), np.nan)
         short = 0
         for row, (train, test) in zip(scores, folds, strict=True):
-            model = copy.copy(self)  # a fold has a whitening of its own
-            problem = model._formulate(data.rows(train), 1.0, seed)
-            solutions = model._follow(problem, self.betas_ * _share(data, train))
+            model, share = copy.copy(self), _share(data, train)  # a fold has a whitening of its own
+            # and gates of its own: those that look at targets must not see the ones they are judged by
+            problem = model._formulate_for_path(data.rows(train), seed, None if beta is None else beta * share)
+            solutions = model._follow(problem, self.betas_ * share)
             short += sum(s.status is not Status.SOLVED for s in solutions)
             row[:] = [model._score(scorer, solution, data, test) for solution in solutions]
         if short:
