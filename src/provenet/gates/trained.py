@@ -16,7 +16,7 @@ from provenet.gates.pool import Found, Pool
 from provenet.gates.sight import Sight, Trainee
 from provenet.vectors import unit
 
-_STEPS = 200  # of L-BFGS: 1,000 find networks a few per cent better, and gates that predict no better
+_STEPS = 120  # of L-BFGS: 1,000 find networks a few per cent better, and gates that predict no better
 _FEWEST = 50
 _ENOUGH = 1e-6  # of the objective that training began with: a step that gains less is the last
 _WORK = 1e10  # multiply-adds that training may take: a second or two
