@@ -1,8 +1,8 @@
 """Gates that grow: solve, look for gates that pull harder than β, add them, solve on from there (column generation).
 
 Whatever a neuron's first layer u, the pull f(u) = ‖Σ_r σ(Φ_r u) M_r‖ of a ReLU neuron bounds from below what its own
-gate can gain (CP (11), escape in BM §3.3).  New gates come from ascents of f that begin at the neurons' own first layers
-and at random directions; those that pull harder than β are taken.  The certificate is of the gates there are in the
+gate can gain (CP (11), escape in BM §3.3).  New gates come from ascents of f from the neurons' own first layers and
+from random directions; those that pull harder than β are taken.  The certificate is of the gates there are in the
 end: that no ascent finds another one proves nothing.
 """
 
