@@ -112,13 +112,14 @@ def _starts(factors: Factors, group: Tensor, p: int, groups: int, seed: int) -> 
 
 def _climbed(trainee: BlockTrainee, u: Tensor, group: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
     """Ascents of f from unit u (m, p), steps halved where f would fall: (u, f(u) (m,))."""
-    strength, slope = _pull(trainee, u, group, theta)
+    network = trainee.network(group, torch.arange(trainee.samples))
+    strength, slope = _pull(network, u, theta, trainee.q)
     step = torch.ones_like(strength)
     for _ in range(_STEPS):
         if deadline.over():
             break
         trial = unit(u + step[:, None] * slope)
-        there, next_slope = _pull(trainee, trial, group, theta)
+        there, next_slope = _pull(network, trial, theta, trainee.q)
         better = there > strength
         u, slope = torch.where(better[:, None], trial, u), torch.where(better[:, None], next_slope, slope)
         strength = torch.where(better, there, strength)
@@ -126,16 +127,15 @@ def _climbed(trainee: BlockTrainee, u: Tensor, group: Tensor, theta: Tensor) -> 
     return u, strength
 
 
-def _pull(trainee: BlockTrainee, u: Tensor, group: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
+def _pull(network: Callable[[Tensor, Tensor], Tensor], u: Tensor, theta: Tensor, q: int) -> tuple[Tensor, Tensor]:
     """f(u) (m,), and its direction of steepest ascent (m, p), of unit length.
 
     Outputs are sums over neurons, linear in second layers: the gradient by these of ⟨Θ, outputs⟩ is each one's pull."""
-    everyone = torch.arange(trainee.samples)
-    second = u.new_zeros(len(u), trainee.q).requires_grad_()
+    second = u.new_zeros(len(u), q).requires_grad_()
     with torch.enable_grad():
-        (pulls,) = torch.autograd.grad((trainee.outputs(u, second, group, everyone) * theta).sum(), second)
+        (pulls,) = torch.autograd.grad((network(u, second) * theta).sum(), second)
         first = u.clone().requires_grad_()
-        said = (trainee.outputs(first, unit(pulls), group, everyone) * theta).sum()
+        said = (network(first, unit(pulls)) * theta).sum()
         (slope,) = torch.autograd.grad(said, first)
     return torch.linalg.vector_norm(pulls, dim=1), unit(slope)
 
