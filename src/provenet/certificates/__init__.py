@@ -10,11 +10,13 @@ from provenet.certificates.certificate import (
     relu_point,
 )
 from provenet.certificates.gap import DualPoint, Gap, dual_point, duality_gap, gap_at, judged
+from provenet.certificates.mixture import Mixture
 
 __all__ = [
     "Certificate",
     "DualPoint",
     "Gap",
+    "Mixture",
     "Standing",
     "certificate_from",
     "certificate_of",

@@ -18,6 +18,7 @@ from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, read_penalty, written
 from provenet.io.fingerprint import check_fingerprint, differences, digest, fingerprint
 from provenet.io.schema import SchemaError, take
+from provenet.io.settings import decode
 from provenet.problem import Problem
 from provenet.statement import Scope, Statement
 from provenet.variable import Factors
@@ -57,6 +58,11 @@ class SavedModel:
             weights=network_digest(network),
             **more,
         )
+
+    @property
+    def asked(self) -> Any:
+        """The method that a saved solution was asked of, with its settings; None where the folder does not say."""
+        return decode(self.run.get("asked"))
 
     def problem(self, X: Any, Y: Any, sample_weight: Any = None, mask: Any = None) -> Problem:
         """The saved problem on these data, with the saved gates; Y as `provenet.formulate` wants it."""

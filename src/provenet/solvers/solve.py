@@ -45,7 +45,7 @@ def solve(
     method: "auto", a name, or a method object; ``solution.method`` says what ran.  By what they iterate on:
 
         stacks      "admm", "apg", "subspace"
-        neurons     "bm"
+        neurons     "bm", and "lbfgs" for much data
         interior    "ipm", "active_ipm"; for ReLU "working_set", "copositive", "copositive_dual"
         cones       for ReLU: "cone_admm", "cone_bm", "frank_wolfe", "cutting_plane", "closed_form"
         reference   "cvx", through CVXPY
@@ -91,6 +91,7 @@ def _solved(
     tell = None if callback is None else lambda record: callback(_in_user_units(record, scale))
     # a hair below tol, so that the recomputed certificate, with its own rounding, still holds
     limits = Limits(0.9 * tol, max_steps, max_seconds)
+    asked = method
     if isinstance(method, Method):
         method = method.in_units(problem.units)
     with deadline.within(max_seconds):
@@ -100,7 +101,7 @@ def _solved(
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
     lower = max(certificate.dual, -math.inf if done.proven is None else done.proven.lower * scale)
-    return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history, lower)
+    return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history, lower, asked)
 
 
 def _for_the_proof(max_seconds: float | None, used: float) -> float | None:
