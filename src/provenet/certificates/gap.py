@@ -33,13 +33,14 @@ class Gap:
     """primal − dual ≥ primal − p* ≥ 0, with no assumption on the point.
 
     polar_least: a lower bound of the largest polar: where it is beyond β, the point is not optimal.  pull: −A_k*Θ
-    (P, p, q) of the point's own gradient, where it was formed.
+    (P, p, q) of the point's own gradient, where it was formed; peaks: as `Bounds` has them, for that.
     """
 
     primal: float
     at: DualPoint
     polar_least: float = 0.0
     pull: Stack | None = field(default=None, repr=False)
+    peaks: Tensor | None = field(default=None, repr=False)
 
     @property
     def dual(self) -> float:
@@ -74,7 +75,7 @@ def duality_gap(program: Program, prediction: Tensor, penalty: float, final: boo
     theta = program.loss.dual_at(prediction)
     at, polar = _bounded(program, theta, final)
     found = gap_at(program, prediction, penalty, at)
-    return replace(found, polar_least=float(polar.lower.max()), pull=polar.stack)
+    return replace(found, polar_least=float(polar.lower.max()), pull=polar.stack, peaks=polar.peaks)
 
 
 def gap_at(program: Program, prediction: Tensor, penalty: float, at: DualPoint) -> Gap:

@@ -53,10 +53,12 @@ def climb(cones: Region, G: Tensor) -> Climb:
     return Climb(value, u)
 
 
-def glance(cones: Region, G: Tensor) -> Climb:
-    """What a few power steps from the points inside find: near the best where cones are narrow, at a tenth of the cost
-    of a climb."""
-    return Climb(*_steps(cones, G, cones.inside, torch.arange(len(G), device=G.device), _GLANCE))
+def glance(cones: Region, G: Tensor, start: Tensor | None = None) -> Climb:
+    """What a few power steps find from ``start`` (B, p), or the points inside: near the best where cones are narrow, at
+    a tenth of the cost of a climb."""
+    return Climb(
+        *_steps(cones, G, cones.inside if start is None else start, torch.arange(len(G), device=G.device), _GLANCE)
+    )
 
 
 def survey(cones: Region, G: Tensor, above: float = 0.0) -> Climb:

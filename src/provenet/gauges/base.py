@@ -33,12 +33,14 @@ class BoundKind(Word):
 
 @dataclass(frozen=True)
 class Bounds:
-    """lower ≤ γ°(G_k) ≤ upper, each (P,).  Only ``upper`` may enter a certificate.  stack: G, where it was formed."""
+    """lower ≤ γ°(G_k) ≤ upper, each (P,).  Only ``upper`` may enter a certificate.  stack: G, where it was formed.
+    peaks (P, p): unit vectors u_k of cones with ‖G_kᵀu_k‖ as large as was found on the way, where they were kept."""
 
     lower: Tensor
     upper: Tensor
     kind: BoundKind = BoundKind.EXACT
     stack: Stack | None = None
+    peaks: Tensor | None = None
 
 
 class Gauge(Placed, ABC):

@@ -69,14 +69,16 @@ class ConeNuclear(ConeGauge[R_co]):
         """``each``: down to ``enough``, whatever the largest is."""
         rough = NuclearNorm().polar(stack).upper
         lower, upper = torch.zeros_like(rough), rough.clone()
-        kind = BoundKind.DETERMINISTIC
+        kind, peaks = BoundKind.DETERMINISTIC, self.region.inside.clone()
         for gates, table in self.region.tables:
             found = (_ordered if table.exact(stack.shape[2]) else _together)(
                 table, stack[gates], rough[gates], enough if each else max(enough, float(lower.max())), each, against
             )
             lower[gates], upper[gates] = found.lower, found.upper
             kind = found.kind if len(gates) == len(stack) else _kind(lower, upper)
-        return Bounds(lower, upper, kind)
+            if found.peaks is not None:
+                peaks[gates] = found.peaks
+        return Bounds(lower, upper, kind, peaks=peaks)
 
     def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:
         u = self.region.peaks(stack)
@@ -110,7 +112,9 @@ def _together(table: Table, stack: Stack, rough: Tensor, enough: float, each: bo
     some = table.restrict(gates)
     found = cone_pca(some, stack[gates], enough, tolerance=_TOLERANCE, largest_only=True, against=against)
     lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough[gates])
-    return Bounds(lower, upper, _kind(lower, upper))
+    peaks = table.inside.clone()
+    peaks[gates] = found.u
+    return Bounds(lower, upper, _kind(lower, upper), peaks=peaks)
 
 
 def _kind(lower: Tensor, upper: Tensor) -> BoundKind:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
+from provenet.certificates import Gap
 from provenet.cones import Region
 from provenet.cones.search import glance
 from provenet.gauges import ConeGauge
@@ -39,17 +40,19 @@ _FAR = 5e-3  # a round that lowers the objective by more than this part of it is
 _SLACK = 1e-12  # a polar this close to β is no violation
 _CHUNK = 64  # gates searched at a time,
 _SEARCH_SHARE = 0.3  # in this part of the time left
-_HARD = 0.5  # of β: pulls this far beyond it are far from the end
+_SAME = 1e-8  # 1 − cos of the angle between two vectors that are one
 _SMALL = 1e-3  # of a neuron's usual size: what new ones begin with
 
 
 @dataclass(frozen=True)
 class ConeBMState:
-    """``exhausted``: no gate offers a neuron, and no step descends."""
+    """``exhausted``: no gate offers a neuron, and no step descends.  seen (P, p): unit vectors of the cones that pulled
+    hard where the last look was."""
 
     place: Place
     damping: float = 1.0
     exhausted: bool = False
+    seen: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -112,12 +115,12 @@ class ConeBM(Method[ConeBMState]):
         """An escape, then descent until it has little more to give."""
         at, damping, stuck = state.place, state.damping, False
         most = max(self.atoms, at.factors.n_neurons // 4)
-        escaped = escape(program, at, most) if self.escape else None
+        escaped = escape(program, at, most, state.seen) if self.escape else None
         at = escaped or at
         best = 0.0
         for _ in range(self.descents):
             if deadline.over():
-                return ConeBMState(at, damping)
+                return ConeBMState(at, damping, seen=state.seen)
             if at.factors.n_neurons == 0:
                 stuck = True
                 break
@@ -127,7 +130,12 @@ class ConeBM(Method[ConeBMState]):
             best, at = max(best, gain), there
             if stuck or gain <= _SETTLED * best:
                 break
-        return ConeBMState(at, damping, exhausted=stuck and escaped is None)
+        return ConeBMState(at, damping, exhausted=stuck and escaped is None, seen=state.seen)
+
+    def look(self, program: Program[ConeGauge], state: ConeBMState, gap: Gap) -> ConeBMState:
+        """What a bound of the polar has found on its way is what an escape looks for."""
+        nothing = gap.peaks is None or torch.equal(gap.peaks, program.gauge.region.inside)
+        return replace(state, seen=None if nothing else gap.peaks)
 
     def finished(self, state: ConeBMState) -> bool:
         return state.exhausted
@@ -136,7 +144,7 @@ class ConeBM(Method[ConeBMState]):
         return Point.of(state.place.factors, state.place.prediction)
 
 
-Search = Callable[[Region, Stack], Tensor]  # unit vectors u_k of the cones
+Search = Callable[[Tensor, Region, Stack], Tensor]  # unit vectors u_k of the cones of these gates
 
 
 class Violating(NamedTuple):
@@ -148,22 +156,30 @@ class Violating(NamedTuple):
     v: Tensor
 
 
-def escape(program: Program[ConeGauge], at: Place, most: int) -> Place | None:
+def escape(program: Program[ConeGauge], at: Place, most: int, seen: Tensor | None = None) -> Place | None:
     """``at`` with up to ``most`` neurons more, and a smaller objective; None where no gate offers one.
 
-    The neurons that a glance finds, as long as some pull hard; then those of a thorough search."""
+    The neurons that glances find, from within the cones and from where the last look has ``seen`` some (P, p); a
+    thorough search where they find none."""
     slope = program.operator.adjoint(program.loss.gradient(at.prediction))
-    found = violating(program, slope, most, lambda region, some: glance(region, some).u)
-    if found is None or float(found.excess.max()) < _HARD * program.beta:
-        peaks = violating(program, slope, most, lambda region, some: region.peaks(some, above=program.beta))
-        found = _joined(peaks, found)
+    found = violating(program, slope, most, lambda _, region, some: glance(region, some).u)
+    if seen is not None:
+        known = seen
+        again = violating(program, slope, most, lambda gates, region, some: glance(region, some, known[gates]).u)
+        found = _joined(again, found)
+    if found is None:
+        found = violating(program, slope, most, lambda _, region, some: region.peaks(some, above=program.beta))
     there = None if found is None else _with_atoms(program, at, found)
     return there if there is not None and there.value < at.value else None
 
 
 def _joined(some: Violating | None, more: Violating | None) -> Violating | None:
-    both = [one for one in (some, more) if one is not None]
-    return Violating(*(torch.cat(parts) for parts in zip(*both, strict=True))) if both else None
+    """Both, but of neurons that are the same the one of ``some``."""
+    if some is None or more is None:
+        return more if some is None else some
+    same = (more.gates[:, None] == some.gates) & (more.u @ some.u.T > 1 - _SAME)
+    new = ~same.any(1)
+    return Violating(*(torch.cat([one, two[new]]) for one, two in zip(some, more, strict=True)))
 
 
 def _with_atoms(program: Program[ConeGauge], at: Place, found: Violating) -> Place:
@@ -187,7 +203,7 @@ def violating(program: Program[ConeGauge], slope: Stack, most: int, search: Sear
     parts = []
     for gates in order[rough[order] > program.beta * (1 + _SLACK)].split(_CHUNK):
         with deadline.within(_SEARCH_SHARE * deadline.left()):  # what is found must still be put to use
-            u = search(program.gauge.region.restrict(gates), slope[gates])
+            u = search(gates, program.gauge.region.restrict(gates), slope[gates])
         pull = torch.bmm(slope[gates].mT, u[:, :, None]).squeeze(2)
         value = torch.linalg.vector_norm(pull, dim=1)
         over = value > program.beta * (1 + _SLACK)
