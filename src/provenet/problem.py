@@ -65,6 +65,10 @@ class Program(Placed, Generic[G_co]):
     def with_beta(self, beta: float) -> Program[G_co]:
         return replace(self, beta=beta)
 
+    def remembering(self) -> Program[G_co]:
+        """The same for one run: bounds of its polars may use what the ones before them have met."""
+        return replace(self, gauge=self.gauge.remembering())
+
     def restrict(self, gates: Tensor) -> Program[G_co]:
         gauge: Any = self.gauge.restrict(gates)
         return replace(self, operator=self.operator.restrict(gates), gauge=gauge)

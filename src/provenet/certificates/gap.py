@@ -15,6 +15,7 @@ from provenet.variable import Stack
 from provenet.vectors import power_of_two
 
 _TINY = torch.finfo(torch.float64).tiny  # smaller numbers have lost digits
+_MOST_TOL = 0.1  # that polars are bounded for
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,13 +68,14 @@ def relative_gap(primal: float, dual: float) -> float:
     return (primal - dual) / max(abs(primal), _TINY)
 
 
-def duality_gap(program: Program, prediction: Tensor, penalty: float, final: bool = False) -> Gap:
+def duality_gap(program: Program, prediction: Tensor, penalty: float, final: bool = False, tol: float = 0.0) -> Gap:
     """The gap of a point with this prediction Ŷ and penalty Σγ(Z_k), by its own gradient Θ = ∇L(Ŷ).
 
-    final: as `Program.polar` has it.
+    final: as `Program.polar` has it.  tol: the relative gap that is asked for; polars need not be known better than it
+    takes to tell.
     """
     theta = program.loss.dual_at(prediction)
-    at, polar = _bounded(program, theta, final)
+    at, polar = _bounded(program, theta, final, tol)
     found = gap_at(program, prediction, penalty, at)
     return replace(found, polar_least=float(polar.lower.max()), pull=polar.stack, peaks=polar.peaks)
 
@@ -95,14 +97,18 @@ def judged(program: Program, theta: Tensor, final: bool = True) -> DualPoint:
     return _bounded(program, program.loss.admissible(theta), final)[0]
 
 
-def _bounded(program: Program, theta: Tensor, final: bool) -> tuple[DualPoint, Bounds]:
-    """Polars are homogeneous: they are bounded at Θ of moderate size, as squares of what is tiny vanish."""
+def _bounded(program: Program, theta: Tensor, final: bool, tol: float = 0.0) -> tuple[DualPoint, Bounds]:
+    """Polars are homogeneous: they are bounded at Θ of moderate size, as squares of what is tiny vanish.
+
+    Compared with a little less than β, they are known to a tenth of that little, where they are β."""
     if not bool(torch.isfinite(theta).all()):
         unknown = theta.new_full((1,), math.inf)
         return DualPoint(theta, math.inf, BoundKind.EXACT, -math.inf), Bounds(torch.zeros_like(unknown), unknown)
     size = power_of_two(theta)
     pull = -theta / size
-    polar = polar_bounds(program.operator, program.gauge, pull, final, against=program.beta / size)
+    polar = polar_bounds(
+        program.operator, program.gauge, pull, final, against=(1 - min(tol, _MOST_TOL)) * program.beta / size
+    )
     largest = size * (float(polar.upper.max()) + rounding(program, pull))
     stack = None if polar.stack is None else size * polar.stack
     bounds = replace(polar, lower=size * polar.lower, upper=size * polar.upper, stack=stack)

@@ -6,9 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from torch import Tensor
+from typing_extensions import Self
 
 from provenet.cones.exact import Faces
 from provenet.cones.projection import Rows
+from provenet.cones.recall import Recall
 from provenet.space import Placed, Space
 
 
@@ -19,6 +21,8 @@ class Region(Placed, ABC):
     rows: Tensor | Rows
     signs: Tensor
     inside: Tensor
+    recall: Recall | None = None  # what searches remember of each other, where they do
+    remembered = ("recall",)
     doubt: float = 0.0  # how many times the rounding of a pull rows that count as one may add to it
 
     @property
@@ -28,6 +32,10 @@ class Region(Placed, ABC):
     @abstractmethod
     def restrict(self, gates: Tensor) -> Region:
         """The cones of these gates."""
+
+    def remembering(self) -> Self:
+        """The same, of which one search remembers what the one before it met; where that is of no use, itself."""
+        return self
 
     @abstractmethod
     def within(self, basis: Tensor) -> Region:

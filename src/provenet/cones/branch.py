@@ -20,7 +20,8 @@ from torch import Tensor
 from provenet import deadline
 from provenet.cones.base import Region
 from provenet.cones.cells import largest_in_cells
-from provenet.cones.projection import Projection, project
+from provenet.cones.projection import Projection, Warm, project
+from provenet.cones.recall import left_out
 
 MOST_OUTPUTS = 6  # beyond, the first 2^r cells are too many and too coarse to be of use
 _WAVE = 2_048  # cells split at a time,
@@ -49,11 +50,10 @@ def branch_and_bound(cones: Region, G: Tensor, upper: Tensor, suffices: Callable
     ``upper`` holds at any time: it is the largest bound of a cell, and never more than the one known before.
     """
     B, p, c = G.shape
-    _, sigma, Vh = torch.linalg.svd(G, full_matrices=False)
-    r = max(int((sigma > _NOTHING * sigma[:, :1]).sum(1).max()), 1)
-    left_out = sigma[:, r] if r < sigma.shape[1] else torch.zeros_like(upper)
-    slack = left_out + 8 * (p + c) * torch.finfo(G.dtype).eps * sigma[:, 0]
-    search = _Search(cones, torch.bmm(G, Vh[:, :r].mT))
+    sigma, V = _directions(cones, G)
+    r = V.shape[1]
+    slack = left_out(G, V) + 8 * (p + c) * torch.finfo(G.dtype).eps * sigma
+    search = _Search(cones, torch.bmm(G, V.mT))
     if r > MOST_OUTPUTS:
         return Leaf(search.best, upper, search.where)
     gate, cells = search.orthants()
@@ -74,17 +74,29 @@ def branch_and_bound(cones: Region, G: Tensor, upper: Tensor, suffices: Callable
         gate, cells = torch.cat([gate[later], own]), torch.cat([cells[later], halves])
         bound = torch.cat([bound[later], smaller])
     closed.scatter_reduce_(0, gate, bound, "amax")
+    if cones.recall is not None and search.found is not None:
+        cones.recall.keep(V, search.gate, search.v, search.found)
     return Leaf(search.best, torch.minimum(upper, closed), search.where)
 
 
+def _directions(cones: Region, G: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest singular values of G (B,), and an orthonormal basis (B, r, c) of all directions of v that matter:
+    that of the last search, whose corners are then met again, or G's own."""
+    _, sigma, Vh = torch.linalg.svd(G, full_matrices=False)
+    r = max(int((sigma > _NOTHING * sigma[:, :1]).sum(1).max()), 1)
+    own = Vh[:, :r]
+    return sigma[:, 0], own if cones.recall is None else cones.recall.basis(G, own, _NOTHING * sigma[:, 0])
+
+
 class _Search:
-    """Corners v (V, r) of cells, the projections ``found`` there, by how much rounding may ``slip`` these (V,); the
-    largest ‖G_kᵀu‖ of each gate so far, and where.  A cell is the indices (r,) of its corners."""
+    """Corners v (V, r) of cells, their gates (V,), the projections ``found`` there, by how much rounding may ``slip``
+    these (V,); the largest ‖G_kᵀu‖ of each gate so far, and where.  A cell is the indices (r,) of its corners."""
 
     def __init__(self, cones: Region, G: Tensor):
         self.cones, self.G = cones, G
         B, _, r = G.shape
         self.v, self.slip = G.new_zeros(0, r), G.new_zeros(0)
+        self.gate = G.new_zeros(0, dtype=torch.long)
         self.found: Projection | None = None
         self.best, self.where = G.new_zeros(B), cones.inside.clone()
 
@@ -128,8 +140,7 @@ class _Search:
         as better points of their gates, too."""
         G = self.G[gate]
         pull = torch.bmm(G, v[:, :, None]).squeeze(2)
-        start = None if near is None or self.found is None else self.found.select(near)
-        found = project(self.cones.rows, self.cones.signs[gate], pull, start)
+        found = project(self.cones.rows, self.cones.signs[gate], pull, self._start(gate, v, pull, near))
         length = torch.linalg.vector_norm(found.point, dim=1)
         u = found.point / length.clamp_min(1e-300)[:, None]
         value = torch.linalg.vector_norm(torch.bmm(G.mT, u[:, :, None]).squeeze(2), dim=1)
@@ -141,7 +152,23 @@ class _Search:
         eps = torch.finfo(G.dtype).eps
         slip = (pull.shape[1] + 4) * eps * (torch.linalg.vector_norm(pull, dim=1) + found.multipliers.sum(1))
         first = len(self.v)
-        self.v = torch.cat([self.v, v])
+        self.v, self.gate = torch.cat([self.v, v]), torch.cat([self.gate, gate])
         self.found = found if self.found is None else self.found.joined(found)
         self.slip = torch.cat([self.slip, slip])
         return first
+
+    def _start(self, gate: Tensor, v: Tensor, pull: Tensor, near: Tensor | None) -> Warm | None:
+        """Tight rows of corners ``near``, or of those that the last search had nearer."""
+        own = None if near is None or self.found is None else self.found.select(near)
+        known = None if self.cones.recall is None else self.cones.recall.near(gate, v)
+        if known is None:
+            return None if own is None else Warm(own.rows, own.multipliers)
+        cosine, rows, multipliers = known
+        if own is not None:
+            nearer = (cosine > (v * self.v[near]).sum(1))[:, None]
+            return Warm(torch.where(nearer, rows, own.rows), torch.where(nearer, multipliers, own.multipliers))
+        new = torch.nonzero(cosine <= 0).flatten()
+        if new.numel():
+            first = project(self.cones.rows, self.cones.signs[gate[new]], pull[new])
+            rows[new], multipliers[new] = first.rows, first.multipliers
+        return Warm(rows, multipliers)

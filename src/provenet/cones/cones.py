@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from provenet.cones.base import Table
 from provenet.cones.branch import MOST_OUTPUTS, output_rank
 from provenet.cones.exact import Faces, faces
 from provenet.cones.pca import cone_pca
+from provenet.cones.recall import Recall
 from provenet.cones.search import climb, survey
 from provenet.cones.values import split
 from provenet.vectors import unit
@@ -54,8 +56,14 @@ class Cones(Table):
 
     def restrict(self, gates: Tensor) -> Cones:
         kept = self.made("faces")
-        known = {} if kept is None else {"faces": Faces(*(part[gates] for part in kept))}
+        known: dict[str, Any] = {} if kept is None else {"faces": Faces(*(part[gates] for part in kept))}
+        if self.recall is not None:
+            known["recall"] = self.recall.restrict(gates)
         return self._with(signs=self.signs[gates], inside=self.inside[gates], **known)
+
+    def remembering(self) -> Cones:
+        """Where polars are not exact: there are searches."""
+        return self if self.rows.shape[1] <= 3 else self._with(recall=Recall(len(self.signs)))
 
     def within(self, basis: Tensor) -> Cones:
         return Cones(self.rows @ basis, self.signs, unit(self.inside @ basis), self.noise, self.doubt)

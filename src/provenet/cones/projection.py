@@ -9,7 +9,7 @@ gives ‖g + Kᵀλ‖ ≥ ‖Proj_K g‖: multipliers always certify.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -60,6 +60,13 @@ class Projection:
         return Projection(*(torch.cat(both) for both in zip(vars(self).values(), vars(other).values(), strict=True)))
 
 
+class Warm(NamedTuple):
+    """Rows (B, m) that may be tight, and their multipliers (B, m) ≥ 0; zeros fill up."""
+
+    rows: Tensor
+    multipliers: Tensor
+
+
 @dataclass
 class _Active:
     """The tight rows of each problem, packed to the left: row (B, m), lam (B, m), count (B,)."""
@@ -73,7 +80,7 @@ def project(
     unit_rows: Tensor | Rows,
     signs: Tensor,
     g: Tensor,
-    start: Projection | None = None,
+    start: Warm | Projection | None = None,
     enough: float = 0.0,
 ) -> Projection:
     """The projection of g_k (B, p) on cone k, for rows Φ (N, p) of unit length, or zero, and signs ±1 (B, N).

@@ -54,6 +54,10 @@ class Gauge(Placed, ABC):
         """The gauge of these gates' blocks."""
         return self
 
+    def remembering(self) -> Self:
+        """The same for a run: its bounds of polars may use what the ones before them have met."""
+        return self
+
     def within(self, basis: Tensor) -> Gauge | None:
         """The gauge of blocks Z' where Z = basis·Z', for an orthonormal basis (p, r) that spans the data; None where
         it would be another in these coordinates."""
@@ -120,6 +124,10 @@ class RegionGauge(Gauge, Generic[R_co]):
 
     def restrict(self, gates: Tensor) -> Self:
         region: Any = self.region.restrict(gates)
+        return replace(self, region=region)
+
+    def remembering(self) -> Self:
+        region: Any = self.region.remembering()
         return replace(self, region=region)
 
     def within(self, basis: Tensor) -> Self:

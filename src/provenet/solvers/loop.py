@@ -193,6 +193,7 @@ class _Course:
     """A run so far: where it stands, and the best point seen."""
 
     def __init__(self, method: Method[Any], program: Program, limits: Limits, callback: Callback | None):
+        program = program.remembering()
         self.method, self.program, self.limits, self.callback = method, program, limits, callback
         self.began = time.perf_counter()
         self.state: Any = None
@@ -265,7 +266,7 @@ class _Course:
         if self.at_zero is not None and point.penalty == 0 and not bool(point.prediction.any()):  # most begin there
             own = self.at_zero
         else:
-            own = duality_gap(self.program, point.prediction, point.penalty)
+            own = duality_gap(self.program, point.prediction, point.penalty, tol=self.limits.tol)
         self.seen = self.step
         if not _finite(own):
             return own, own

@@ -124,7 +124,7 @@ def _proven(problem: Problem, done: Run, tol: float) -> Certificate:
 def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certificate:
     """By the network's own gradient, or by the run's dual point where that proves more: checked anew on the whole
     program, or, if time is up, as the judge has bounded it in the run."""
-    program, inside = reduced(problem.program, (Inside(),))
+    program, inside = reduced(problem.program.remembering(), (Inside(),))
     if tidy:
         done.factors = tidied(program, done.factors, 0.9 * tol)
     done.factors = inside.factors(done.factors)

@@ -47,7 +47,7 @@ def _proves(program: Program, fewer: Factors, factors: Factors, tol: float) -> b
     if not float(program.objective_factors(fewer)) <= before + _SPARE * tol * abs(before):
         return False
     prediction = program.operator.forward_factors(fewer)
-    return duality_gap(program, prediction, float(program.gauge.penalty(fewer))).relative <= tol
+    return duality_gap(program, prediction, float(program.gauge.penalty(fewer)), tol=tol).relative <= tol
 
 
 def _without_dust(program: Program, factors: Factors) -> Iterator[Factors]:
@@ -70,6 +70,8 @@ def _merged(program: Program[ConeGauge], factors: Factors) -> Iterator[Factors]:
     for close in _CLOSE:
         largest = (cosine >= 1 - close).to(torch.int8).argmax(1)  # the first of those close by
         heads = torch.unique(largest)
+        if len(heads) == N:  # no two do the same, and the less so the closer they have to be
+            return
         few = fully_corrected(program, factors.select(order[heads]), None)
         if few.factors.left.numel() + few.factors.right.numel() <= _MOST_UNKNOWNS:
             few = fully_corrected(program, improved(program, region, few, _STEPS).factors, None)
