@@ -24,6 +24,7 @@ FLOORS = (
     {"estimators"},
     {"io"},
     {"report"},
+    {"bench"},
     {"cli"},
     {"testing"},
 )

@@ -75,7 +75,7 @@ def fit(
             param_hint="--whiten",
         )
     if cv is None:
-        estimator.set_params(beta=fitting.beta(beta))
+        estimator.set_params(beta=beta.said)
     name = "fitting" if cv is None else "choosing beta"
     train(estimator, dataset.X, fitting.y, dataset.weight, quiet=json, name=name, mask=dataset.mask)
     save(estimator, out, source=dataset.source.to_dict() | {"task": fitting.task})

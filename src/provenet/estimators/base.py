@@ -25,6 +25,7 @@ from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates import Certificate
 from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
+from provenet.estimators.beta import Beta, parse_beta
 from provenet.estimators.settings import OneBeta, Settings
 from provenet.formulation import are_all, pose
 from provenet.problem import Problem
@@ -115,7 +116,11 @@ class ProvenEstimator(Settings, BaseEstimator):
         has_intercept = kind is not None and "fit_intercept" in {field.name for field in fields(kind)}  # type: ignore[arg-type]
         return make_block(self.block, **({"fit_intercept": self.fit_intercept} if has_intercept else {}))
 
-    def _formulate(self, data: TrainingData, beta: float, seed: int) -> Problem:
+    def _formulate(self, data: TrainingData, beta: Beta, seed: int) -> Problem:
+        problem = self._pose(data, 1.0 if beta.relative else beta.value, seed)
+        return problem.with_beta(beta.of(problem)) if beta.relative else problem
+
+    def _pose(self, data: TrainingData, beta: float, seed: int) -> Problem:
         if self.whiten:
             self.whitening_ = Whitening.fit(data.X if data.weight is None else data.X[data.weight > 0])
         gates, X = _plain_number(self.n_gates), self._whitened(data.X)
@@ -125,7 +130,7 @@ class ProvenEstimator(Settings, BaseEstimator):
         return Statement.of(
             self._make_block(),
             self.loss,
-            _plain_number(beta),
+            beta,
             activation=self.activation,
             readout=self.readout,
             loss_settings=self._loss_settings(),
@@ -234,8 +239,11 @@ class ProvenEstimator(Settings, BaseEstimator):
 class SingleBeta(OneBeta):
     """Training at one ``beta``, from the last solution where ``warm_start`` asks for it and it fits."""
 
+    beta_: float
+
     def _train(self: Any, data: TrainingData) -> Solution:
-        problem = self._formulate(data, self.beta, self._seed())
+        problem = self._formulate(data, parse_beta(self.beta), self._seed())
+        self.beta_ = problem.beta
         last = getattr(self, "solution_", None) if self.warm_start else None
         return self._solve(problem, None if last is None else carried_over(last, problem))
 

@@ -16,6 +16,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
 from provenet.estimators.base import TrainingData
+from provenet.estimators.beta import USUAL
 from provenet.estimators.settings import ManyBetas
 from provenet.problem import Problem
 from provenet.solvers import Solution, Status
@@ -36,7 +37,7 @@ class BetaSearch(ManyBetas):
 
     def _train(self: Any, data: TrainingData) -> Solution:
         seed = self._seed()
-        problem = self._formulate(data, 1.0, seed)
+        problem = self._formulate(data, USUAL, seed)
         self.betas_ = np.array(self._grid(problem))
         self.cv_scores_ = self._cross_validate(data, seed)
         best = _best(self.cv_scores_)
@@ -77,7 +78,7 @@ class BetaSearch(ManyBetas):
         short = 0
         for row, (train, test) in zip(scores, folds, strict=True):
             model = copy.copy(self)  # a fold has a whitening of its own
-            problem = model._formulate(data.rows(train), 1.0, seed)
+            problem = model._formulate(data.rows(train), USUAL, seed)
             solutions = model._follow(problem, self.betas_ * _share(data, train))
             short += sum(s.status is not Status.SOLVED for s in solutions)
             row[:] = [model._score(scorer, solution, data, test) for solution in solutions]
