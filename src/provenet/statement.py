@@ -31,8 +31,8 @@ class Statement:
     """The objective Σ_i L(f(X_i), Y_i) + β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), and which networks f may be.
 
     ``loss`` is a class, to be given targets; ``penalty`` the norms (C, R); ``complete``: the gates are all arrangements
-    the data have.  Which gates these are, or were chosen, is data: see `Problem.gates`.  Every statement is one that
-    can be posed: a wrong one raises ValueError, naming the setting.
+    the data have.  Which gates these are is data: see `Problem.gates`; ``sampler`` records how they were found.  Every
+    statement is one that can be posed: a wrong one raises ValueError, naming the setting.
     """
 
     block: Block
@@ -43,6 +43,7 @@ class Statement:
     loss_settings: Mapping[str, Any] = field(default_factory=dict)
     penalty: Penalty = WEIGHT_DECAY
     complete: bool = False
+    sampler: str = "given"
 
     @classmethod
     def of(
@@ -101,6 +102,7 @@ class Statement:
             "block_settings": dict(self.block.settings()),
             "activation": self.activation,
             "complete": self.complete,
+            "sampler": self.sampler,
             "readout": self.readout,
             "loss": self.loss.name,
             "loss_settings": dict(self.loss_settings),

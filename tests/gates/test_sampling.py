@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from provenet import MLP
-from provenet.gates import sample_gates as sample_by_sides
+from provenet.gates.gaussian import sample_gates as sample_of_rows
 
 
 def rows(n: int, p: int, seed: int = 0) -> torch.Tensor:
@@ -18,7 +18,7 @@ def patterns(Phi: torch.Tensor, vectors: torch.Tensor) -> torch.Tensor:
 
 
 def sample_gates(Phi: torch.Tensor, count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    return sample_by_sides(MLP().on(Phi, 1).groups[0].patterns, Phi.shape[1], count, seed)
+    return sample_of_rows(MLP().on(Phi, 1).groups[0], count, seed)
 
 
 def test_patterns_are_distinct_and_open_somewhere() -> None:

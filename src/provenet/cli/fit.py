@@ -121,6 +121,11 @@ def _tell(estimator: ProvenEstimator, fitting: Fitting, out: Path, page: Path | 
                 "steps": solution.steps,
                 "seconds": solution.seconds,
                 "neurons": solution.factors.n_neurons,
+                "gates": {
+                    "found": solution.problem.statement.sampler,
+                    "count": len(solution.problem.patterns),
+                    "seconds": solution.problem.gates.seconds,
+                },
                 "beta": solution.problem.beta,
                 "beta_max": solution.problem.beta_max,
                 "training_score": {"name": name, "value": score if score == score else None},
@@ -133,6 +138,9 @@ def _tell(estimator: ProvenEstimator, fitting: Fitting, out: Path, page: Path | 
     say(
         f"{solution.factors.n_neurons} neurons by {solution.method} in {solution.steps} steps, {solution.seconds:.2g} s"
     )
+    if solution.problem.gate_vectors is not None:
+        gates = solution.problem.gates
+        say(f"{len(gates.patterns)} gates, {solution.problem.statement.sampler}, found in {gates.seconds:.2g} s")
     say(f"beta {beta:.3g}" + (f" = {beta / beta_max:.2g} beta_max" if beta_max > 0 else ""))
     print_certificate(estimator.certificate_)
     say(f"model   {out}")

@@ -36,7 +36,7 @@ class Fitting:
     estimator: ProvenEstimator
 
     def problem(self) -> Problem:
-        """The problem the estimator would solve, at some beta."""
+        """The problem the estimator would solve, for any beta."""
         data = self.estimator._read(self.data.X, self.y, self.data.weight, self.data.mask)
         return self.estimator._formulate(data, USUAL, self.estimator._seed())
 
@@ -65,7 +65,9 @@ def prepare(
     """
     if block.block != "mlp":
         refuse_if_given(context, "intercept", "it goes with --block mlp.")
-    chosen, n_gates = block.chosen(file), network.gates.checked(network.activation)
+    chosen, gates = block.chosen(file), network.gates.checked(network.activation)
+    if gates.count is not None or gates.name == "all":
+        refuse_if_given(context, "n_gates", f"--gates {gates.count or gates.name} says how many.")
     data = file.load(task)
     assert data.y is not None
     if task == "auto":
@@ -86,7 +88,8 @@ def prepare(
         block=chosen if block.set_ else block.block,
         readout=block.readout,
         activation=network.activation,
-        n_gates=n_gates,
+        gates=gates.name,
+        n_gates=gates.count or network.n_gates,
         fit_intercept=network.intercept,
         penalty=network.penalty.pair,
         random_state=network.seed,

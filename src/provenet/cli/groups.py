@@ -63,7 +63,8 @@ class OfNetwork:
     """What is trained."""
 
     activation: o.ActivationOption = "gated_relu"
-    gates: o.Gates = "100"  # type: ignore[assignment]  # typer parses it
+    gates: o.Gates = "gaussian"  # type: ignore[assignment]  # typer parses it
+    n_gates: o.GateCount = 100
     loss: o.LossOption = None
     intercept: o.Intercept = True
     penalty: o.PenaltyOption = "2,2"  # type: ignore[assignment]  # typer parses it

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from provenet.estimators.beta import Beta, parse_beta
+from provenet.formulation.wanted import NAMES as GATES
 from provenet.gauges.prox.mixed import Penalty
 from provenet.losses import LOSSES
 from provenet.solvers import METHODS
@@ -22,7 +23,7 @@ def refuse_if_given(context: typer.Context, option: str, reason: str) -> None:
     """An option that would change nothing is wrong use, not silence."""
     source = context.get_parameter_source(option)
     if source is not None and source.name == "COMMANDLINE":
-        raise typer.BadParameter(reason, param_hint=f"--{option.strip('_')}")
+        raise typer.BadParameter(reason, param_hint=f"--{option.strip('_').replace('_', '-')}")
 
 
 def positive(value: float | None) -> float | None:
@@ -39,27 +40,28 @@ def known_beta(text: str) -> Beta:
 
 
 @dataclass(frozen=True)
-class GateCount:
-    """How many gates, or "all"."""
+class GateChoice:
+    """How gates are found, by name; ``count``: how many, where a number says so."""
 
-    value: int | str
+    name: str
+    count: int | None = None
 
-    def checked(self, activation: str) -> int | str:
-        if self.value == "all" and activation != "relu":
+    def checked(self, activation: str) -> GateChoice:
+        if self.name == "all" and activation != "relu":
             raise typer.BadParameter(
                 f"all enumerates the arrangements of relu; {activation} has gates of any direction.",
                 param_hint="--gates",
             )
-        return self.value
+        return self
 
 
-def parse_gates(text: str) -> GateCount:
-    """ "100", or "all"."""
-    if text == "all":
-        return GateCount("all")
+def parse_gates(text: str) -> GateChoice:
+    """ "100", "all", or the name of a sampler."""
+    if text in GATES:
+        return GateChoice(text)
     if not text.isdecimal() or int(text) < 1:
-        raise typer.BadParameter(f"{text!r} is neither a whole number from 1 on nor all.")
-    return GateCount(int(text))
+        raise typer.BadParameter(f"{text!r} is neither a whole number from 1 on nor one of {', '.join(GATES)}.")
+    return GateChoice("gaussian", int(text))
 
 
 @dataclass(frozen=True)
@@ -119,13 +121,15 @@ LossOption = Annotated[
     ),
 ]
 Gates = Annotated[
-    GateCount,
+    GateChoice,
     typer.Option(
         parser=parse_gates,
-        metavar="NUMBER|all",
-        help="How many gates to sample; all, with --activation relu: every arrangement there is.",
+        metavar=f"{'|'.join(GATES)}|NUMBER",
+        help="How gates are found: gaussian, between rows of different targets, the units of a network trained for a "
+        "moment; all, with --activation relu: every arrangement there is; a number: so many gaussian ones.",
     ),
 ]
+GateCount = Annotated[int, typer.Option("--n-gates", min=1, help="How many gates.")]
 PenaltyOption = Annotated[
     Norms,
     typer.Option(

@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -27,7 +27,8 @@ from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
 from provenet.estimators.beta import Beta, parse_beta
 from provenet.estimators.settings import OneBeta, Settings
-from provenet.formulation import are_all, pose
+from provenet.formulation import Wanted, pose
+from provenet.gates.samplers import NEED_BETA
 from provenet.problem import Problem
 from provenet.solvers import Record, Solution, Status, solve
 from provenet.solvers.loop import Callback
@@ -39,6 +40,7 @@ _SAMPLES: dict[str, Any] = {  # how X is checked: float32 stays as it is, so tha
     "order": "C",
     "allow_nd": True,
 }
+_FEW = 20  # gates whose β_max is near that of many
 
 
 @dataclass(frozen=True)
@@ -117,14 +119,29 @@ class ProvenEstimator(Settings, BaseEstimator):
         return make_block(self.block, **({"fit_intercept": self.fit_intercept} if has_intercept else {}))
 
     def _formulate(self, data: TrainingData, beta: Beta, seed: int) -> Problem:
-        problem = self._pose(data, 1.0 if beta.relative else beta.value, seed)
+        """The problem at this β.  Gates that depend on β are found for what β_max is with some Gaussian gates: their own
+        is not known before, and is what a share is of."""
+        wanted = self._wanted()
+        self._fit_whitening(data)
+        rough = 1.0 if beta.relative else beta.value
+        if beta.relative and wanted.name in NEED_BETA and self.activation != "linear":
+            gated = replace(self._statement(1.0), activation="gated_relu", complete=False)
+            rough = beta.of(self._posed(gated, data, Wanted("gaussian", min(wanted.count, _FEW)), seed))
+        problem = self._posed(self._statement(rough), data, wanted, seed)
+        if self.verbose:
+            print_gates(problem)
         return problem.with_beta(beta.of(problem)) if beta.relative else problem
 
-    def _pose(self, data: TrainingData, beta: float, seed: int) -> Problem:
+    def _posed(self, statement: Statement, data: TrainingData, wanted: Wanted, seed: int) -> Problem:
+        X = self._whitened(data.X)
+        return pose(statement, X, data.targets, wanted, seed=seed, sample_weight=data.weight, mask=data.mask)
+
+    def _fit_whitening(self, data: TrainingData) -> None:
         if self.whiten:
             self.whitening_ = Whitening.fit(data.X if data.weight is None else data.X[data.weight > 0])
-        gates, X = _plain_number(self.n_gates), self._whitened(data.X)
-        return pose(self._statement(beta), X, data.targets, gates, seed=seed, sample_weight=data.weight, mask=data.mask)
+
+    def _wanted(self) -> Wanted:
+        return Wanted.of(_plain_number(self.gates), _plain_number(self.n_gates))
 
     def _statement(self, beta: float) -> Statement:
         return Statement.of(
@@ -135,7 +152,7 @@ class ProvenEstimator(Settings, BaseEstimator):
             readout=self.readout,
             loss_settings=self._loss_settings(),
             penalty=self.penalty,
-            complete=are_all(self.n_gates),
+            complete=self._wanted().all,
         )
 
     def _whitened(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -275,6 +292,12 @@ def without_torch(value: Any) -> Any:
         return value
     value = value.detach().cpu()
     return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+
+
+def print_gates(problem: Problem) -> None:
+    gates, statement = problem.gates, problem.statement
+    if gates.vectors is not None:
+        print(f"gates  {len(gates.vectors)}, {statement.sampler}, found in {gates.seconds:.2g} s")
 
 
 def print_record(record: Record) -> None:

@@ -21,6 +21,10 @@ class Beta:
         """As an estimator takes it."""
         return f"{self.value!r}max" if self.relative else self.value
 
+    def scaled(self, part: float) -> Beta:
+        """On a part of the samples: losses are sums; a share is one of a β_max that is smaller there by itself."""
+        return self if self.relative else Beta(self.value * part)
+
     def of(self, problem: Problem) -> float:
         """Where β_max is zero the zero network is optimal at every β, and any will do."""
         return self.value * (problem.beta_max or 1.0) if self.relative else self.value

@@ -16,7 +16,7 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
 from provenet.estimators.base import TrainingData
-from provenet.estimators.beta import USUAL
+from provenet.estimators.beta import USUAL, Beta, parse_beta
 from provenet.estimators.settings import ManyBetas
 from provenet.problem import Problem
 from provenet.solvers import Solution, Status
@@ -37,21 +37,42 @@ class BetaSearch(ManyBetas):
 
     def _train(self: Any, data: TrainingData) -> Solution:
         seed = self._seed()
-        problem = self._formulate(data, USUAL, seed)
+        found_for = self._middle()
+        problem = self._formulate(data, found_for, seed)
         self.betas_ = np.array(self._grid(problem))
-        self.cv_scores_ = self._cross_validate(data, seed)
+        self.cv_scores_ = self._cross_validate(data, seed, found_for)
         best = _best(self.cv_scores_)
         self.beta_ = float(self.betas_[best])
         self.path_ = self._follow(problem, self.betas_[: best + 1])
         return self.path_[-1]
 
+    def _middle(self) -> Beta:
+        """The β for which gates that depend on it are found: the geometric mean of those that are listed."""
+        listed = self._listed()
+        if listed is None or any(beta.relative != listed[0].relative for beta in listed):
+            return USUAL
+        return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].relative)
+
     def _grid(self, problem: Problem) -> list[float]:
+        listed = self._listed()
+        if listed is None:
+            return beta_grid(problem.beta_max, int(self.betas), self.beta_ratio)  # type: ignore[call-overload]
+        return np.unique([beta.of(problem) for beta in listed])[::-1].tolist()
+
+    def _listed(self) -> list[Beta] | None:
+        """The values of β that were given; None where it is how many."""
         if isinstance(self.betas, Integral) and not isinstance(self.betas, bool):
-            return beta_grid(problem.beta_max, int(self.betas), self.beta_ratio)
-        betas = np.asarray(self.betas, dtype=np.float64)
-        if betas.ndim != 1 or betas.size == 0 or not (np.isfinite(betas).all() and (betas > 0).all()):
-            raise ValueError(f"betas: give a number of values, or a list of positive ones, got {self.betas!r}.")
-        return np.unique(betas)[::-1].tolist()
+            return None
+        try:
+            listed = [parse_beta(beta) for beta in self.betas]  # type: ignore[union-attr]
+        except (ValueError, TypeError):
+            listed = []
+        if not listed or isinstance(self.betas, str):
+            raise ValueError(
+                f"betas: give a number of values, or a list of positive ones or shares such as '0.01max', got "
+                f"{self.betas!r}."
+            )
+        return listed
 
     def _follow(self: Any, problem: Problem, betas: NDArray[np.float64]) -> list[Solution]:
         callback = self._callback(from_verbose=2)
@@ -70,16 +91,17 @@ class BetaSearch(ManyBetas):
             raise KeyboardInterrupt(f"{type(self).__name__}: interrupted during its search for beta.")
         return solutions
 
-    def _cross_validate(self: Any, data: TrainingData, seed: int) -> NDArray[np.float64]:
+    def _cross_validate(self: Any, data: TrainingData, seed: int, found_for: Beta) -> NDArray[np.float64]:
         """Scores (folds, betas) on the samples each fold leaves out."""
         folds = list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
         scorer = check_scoring(self, self.scoring)
         scores = np.full((len(folds), len(self.betas_)), np.nan)
         short = 0
         for row, (train, test) in zip(scores, folds, strict=True):
-            model = copy.copy(self)  # a fold has a whitening of its own
-            problem = model._formulate(data.rows(train), USUAL, seed)
-            solutions = model._follow(problem, self.betas_ * _share(data, train))
+            model, share = copy.copy(self), _share(data, train)  # a fold has a whitening of its own
+            # and gates of its own: those that look at targets must not see the ones they are judged by
+            problem = model._formulate(data.rows(train), found_for.scaled(share), seed)
+            solutions = model._follow(problem, self.betas_ * share)
             short += sum(s.status is not Status.SOLVED for s in solutions)
             row[:] = [model._score(scorer, solution, data, test) for solution in solutions]
         if short:

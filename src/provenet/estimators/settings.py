@@ -39,11 +39,14 @@ class Settings:
 
     block: str | Block = setting("mlp", "a name, or a block object with settings of its own")
     activation: str = setting("gated_relu", '"gated_relu", "relu" or "linear"')
-    n_gates: int | Any = setting(
-        100,
-        'how many gates to sample, or gate vectors of your own; for "relu" gates are activation patterns, and "all" '
-        "enumerates every one there is, so that the certificate speaks of all ReLU networks",
+    gates: str | Any = setting(
+        "gaussian",
+        'how gates are found: "gaussian", "between" (halfway between rows of different targets) or "trained" (the '
+        "units of a ReLU network trained for a moment); or gate vectors of your own, or a torch network, whose units "
+        'they are; for "relu" gates are activation patterns, and "all" enumerates every one there is, so that the '
+        "certificate speaks of all ReLU networks",
     )
+    n_gates: int | Any = setting(100, 'how many; or gate vectors, or "all", as ``gates`` takes them')
     readout: str = setting(
         "mean", 'over the tokens of a block that has them, or "tokens", with a label (n, s) or target for each'
     )
@@ -54,7 +57,7 @@ class Settings:
     tol: float = setting(1e-4, "the relative gap to be certified")
     max_steps: int | None = setting(None, "as in `provenet.solve`")
     max_seconds: float | None = setting(None, "as in `provenet.solve`")
-    verbose: int = setting(0, "1 prints each look at the gap")
+    verbose: int = setting(0, "1 prints each look at the gap, and how long gates took")
     random_state: Any = setting(0, "for the gates that are sampled")
     whiten: bool = setting(
         False,
@@ -89,8 +92,8 @@ class OneBeta:
 class ManyBetas:
     """Of choosing β."""
 
-    betas: int | Sequence[float] = setting(
-        20, "how many, log-spaced from β_max down to beta_ratio·β_max, or the values"
+    betas: int | Sequence[float | str] = setting(
+        20, 'how many, log-spaced from β_max down to beta_ratio·β_max, or the values, or shares of β_max: ["0.1max", …]'
     )
     beta_ratio: float = setting(1e-3, "the smallest β in parts of β_max")
     cv: Any = setting(5, "as in scikit-learn")

@@ -1,5 +1,6 @@
 """From a block and data to a problem."""
 
-from provenet.formulation.formulate import are_all, formulate, pose
+from provenet.formulation.formulate import formulate, pose
+from provenet.formulation.wanted import Wanted
 
-__all__ = ["are_all", "formulate", "pose"]
+__all__ = ["Wanted", "formulate", "pose"]

@@ -11,7 +11,9 @@ from provenet.blocks import Block
 from provenet.formulation.data import read_data
 from provenet.formulation.gates import find_gates
 from provenet.formulation.gauge import gauge_for
+from provenet.formulation.trainee import BlockTrainee
 from provenet.formulation.units import normalised
+from provenet.formulation.wanted import GIVEN, Wanted
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.losses import Loss
 from provenet.problem import Problem, Program
@@ -23,7 +25,7 @@ def formulate(
     X: Any,
     Y: Any,
     activation: str = "gated_relu",
-    gates: int | Any = 100,
+    gates: str | int | Any = 100,
     loss: str | type[Loss] = "squared",
     beta: float = 1e-3,
     readout: str = "mean",
@@ -33,19 +35,23 @@ def formulate(
     mask: Any = None,
     gate_group: Any = None,
     penalty: tuple[float, float] = WEIGHT_DECAY,
+    n_gates: int = 100,
 ) -> Problem:
     """The convex program of a block on data.
 
     X: samples (n, d), tokens (n, s, d) or images (n, channels, …), by block.  Y: targets (n, c) or (n,); one-hot or
     integer labels for ``"softmax"``, zeros and ones for ``"logistic"``; (n, s, c) with ``readout="tokens"``.
-    ``gates``: how many to sample, or gate vectors (P, p) of your own; a block with groups has them in each group, or
-    each in the group that ``gate_group`` (P,) names.  For ReLU gates are arrangements, and "all" enumerates them;
-    of whitened X, or rows orthogonal to one another, one open gate is all that is needed (CP §3.3).
+    ``gates``: "gaussian", "between" (halfway between rows of different targets) or "trained" (the units of a ReLU
+    network trained for a moment), ``n_gates`` of them; a number of Gaussian ones; gate vectors (P, p) of your own; or a
+    network, whose units they are.  A block with groups has so many in each group, and vectors in all, or each in the
+    group that ``gate_group`` (P,) names.  For ReLU gates are arrangements, and "all" enumerates them; of whitened X, or
+    rows orthogonal to one another, one open gate is all that is needed (CP §3.3).
     ``mask`` (n, s), for attention: which tokens are there.  Every loss is a sum over samples, each times its
     ``sample_weight``; samples of weight zero are left out.
     ``penalty`` (C, R), for MLPs: the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), where u_j and v_j are
     the first and the second layer of neuron j (BM Lemma 3.1); (2, 2) is weight decay.  ReLU has (2, 2) and (2, 1).
     """
+    wanted = Wanted.of(gates, n_gates)
     statement = Statement.of(
         block,
         loss,
@@ -54,16 +60,9 @@ def formulate(
         readout=readout,
         loss_settings=loss_settings,
         penalty=penalty,
-        complete=are_all(gates),
+        complete=wanted.all,
     )
-    return pose(statement, X, Y, gates, seed=seed, sample_weight=sample_weight, mask=mask, gate_group=gate_group)
-
-
-def are_all(gates: int | Any) -> bool:
-    """Whether all arrangements are asked for; there is no other word for gates."""
-    if isinstance(gates, str) and gates != "all":
-        raise ValueError(f"gates: {gates!r} is unknown; give a number, gate vectors, or for 'relu' 'all'.")
-    return isinstance(gates, str)
+    return pose(statement, X, Y, wanted, seed=seed, sample_weight=sample_weight, mask=mask, gate_group=gate_group)
 
 
 @torch.inference_mode(False)
@@ -71,7 +70,7 @@ def pose(
     statement: Statement,
     X: Any,
     Y: Any,
-    gates: int | Any = 100,
+    gates: Wanted | Any = 100,
     *,
     seed: int | None = 0,
     sample_weight: Any = None,
@@ -79,17 +78,23 @@ def pose(
     gate_group: Any = None,
 ) -> Problem:
     """The statement on data; arguments as `formulate` has them.  Gates are found anew where it is complete."""
+    wanted = gates if isinstance(gates, Wanted) else Wanted.of(gates)
     block = statement.block
     data = read_data(statement, X, Y, sample_weight, mask)
     on = block.on(data.X, data.Y.shape[-1], statement.readout, data.mask)
-    found = find_gates(statement, on, gates, seed, gate_group)
     loss = statement.make_loss(data.Y, data.weight)
     scaled_loss, units = normalised(loss, block.size(data.X), block.degree)
+    beta = units.normalised_beta(statement.beta)
+    found = find_gates(statement, BlockTrainee(on, scaled_loss, beta, units), wanted, seed, gate_group)
     operator = on.operator(found, units.x)
     if operator.output_shape != data.Y.shape:
         needed = tuple(operator.output_shape)
         raise ValueError(f"Y: block {block.name!r} on this X needs {needed}, got {tuple(data.Y.shape)}.")
     gauge = gauge_for(statement, on, found)
-    program = Program(operator, scaled_loss, gauge, units.normalised_beta(statement.beta))
-    told = replace(statement, loss_settings={**statement.loss_settings, **loss.settings()})  # defaults included
+    program = Program(operator, scaled_loss, gauge, beta)
+    told = replace(
+        statement,
+        loss_settings={**statement.loss_settings, **loss.settings()},  # defaults included
+        sampler=statement.sampler if wanted.name == GIVEN else wanted.name,
+    )
     return Problem(told, data.X, data.mask, loss, found, program, units)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -12,41 +13,55 @@ from torch import Tensor
 from provenet import memory
 from provenet.blocks import OnData
 from provenet.data.validation import as_tensor, check_finite
-from provenet.gates import Gates, distinct_gates, sample_gates
+from provenet.formulation.network_gates import gates_of
+from provenet.formulation.trainee import BlockTrainee
+from provenet.formulation.wanted import Wanted
+from provenet.gates import Gates, distinct_gates
 from provenet.gates.arrangements import arrangements
 from provenet.gates.interior import moved_inside
+from provenet.gates.pool import Found
+from provenet.gates.samplers import SAMPLERS
+from provenet.gates.sight import Sight
 from provenet.gates.spike_free import open_gate, spike_free_stretch
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.statement import Statement
 
 
-def find_gates(statement: Statement, on: OnData, wanted: Any, seed: int | None, group: Any) -> Gates:
-    """``wanted``: how many to sample in each group, or vectors (P, p) and the ``group`` (P,) of each, None: in every
-    group.  Neither matters for linear activation, which has none, nor where all arrangements are to be found."""
+def find_gates(statement: Statement, trainee: BlockTrainee, wanted: Wanted, seed: int | None, group: Any) -> Gates:
+    """``group`` (P,): of each vector that is given, None: in every group.  Neither it nor ``wanted`` matters for linear
+    activation, which has no gates, nor where all arrangements are to be found."""
+    began, on = time.perf_counter(), trainee.on
     if statement.activation == "linear":
         return on.open_gates()
     if statement.complete:
-        return _all_arrangements(on, alone=statement.penalty == WEIGHT_DECAY)
-    if isinstance(wanted, Integral) and not isinstance(wanted, bool):
-        if group is not None:
-            raise ValueError("gate_group: it goes with gate vectors, one number for each.")
-        gates = _sampled(on, int(wanted), seed)
+        gates = _all_arrangements(on, alone=statement.penalty == WEIGHT_DECAY)
     else:
-        gates = _given(on, wanted, group)
-    return _inside(on, gates) if statement.activation == "relu" else gates
+        if wanted.name in SAMPLERS:
+            if group is not None:
+                raise ValueError("gate_group: it goes with gate vectors, one number for each.")
+            gates = _sampled(trainee, wanted, seed)
+        elif wanted.network is not None:
+            gates = _given(on, *gates_of(wanted.network, on))
+        else:
+            gates = _given(on, as_tensor(wanted.vectors, "gates"), group)
+        gates = _inside(on, gates) if statement.activation == "relu" else gates
+    return replace(gates, seconds=time.perf_counter() - began)
 
 
-def _sampled(on: OnData, count: int, seed: int | None) -> Gates:
-    if count < 1:
-        raise ValueError(f"gates: at least one gate is needed, got {count}.")
+def _sampled(trainee: BlockTrainee, wanted: Wanted, seed: int | None) -> Gates:
     if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
         raise ValueError(f"seed: it must be a whole number from zero on, or None, got {seed!r}.")
+    on, count = trainee.on, wanted.count
     _check_room(on, count)
-    return _together([sample_gates(rows.patterns, rows.p, count, seed) for rows in on.groups])
+    return _together(SAMPLERS[wanted.name](sight_of(trainee), count, seed))
 
 
-def _given(on: OnData, wanted: Any, group: Any) -> Gates:
-    vectors = as_tensor(wanted, "gates")
+def sight_of(trainee: BlockTrainee) -> Sight:
+    """What samplers may look at."""
+    return Sight(trainee.on.groups, trainee.loss.target.flatten(0, -2), trainee)
+
+
+def _given(on: OnData, vectors: Tensor, group: Any) -> Gates:
     if vectors.ndim != 2 or vectors.shape[0] == 0 or vectors.shape[1] != on.p:
         raise ValueError(f"gates: gate vectors need shape (P, {on.p}), got {tuple(vectors.shape)}.")
     check_finite(vectors, "gates")
@@ -55,7 +70,7 @@ def _given(on: OnData, wanted: Any, group: Any) -> Gates:
     return _together([distinct_gates(own, rows.decided(own)) for rows, own in zip(on.groups, each, strict=True)])
 
 
-def _together(found: list[tuple[Tensor, Tensor]]) -> Gates:
+def _together(found: list[Found]) -> Gates:
     """Vectors and patterns of each group, one group after the other."""
     if len(found) == 1:
         return Gates(*found[0])

@@ -1,6 +1,6 @@
-"""Which gates a block has: sampled hyperplanes, one pattern each."""
+"""Which gates a block has: one file a way of finding them, one pattern each."""
 
 from provenet.gates.gates import Gates
-from provenet.gates.sampling import distinct_gates, pattern_key, sample_gates
+from provenet.gates.pool import distinct_gates, pattern_key
 
-__all__ = ["Gates", "distinct_gates", "pattern_key", "sample_gates"]
+__all__ = ["Gates", "distinct_gates", "pattern_key"]

@@ -11,9 +11,12 @@ from torch import Tensor
 class Gates:
     """vectors (P, p): None for linear activation, which has one open gate a group.  patterns (P, n·ρ) bool, all ones
     for linear activation.  group (P,): the group of features each gate sees, None where the block has one group.
-    stretch: one open gate is all that the data need, its neurons so many times longer (`spike_free_stretch`)."""
+    stretch: one open gate is all that the data need, its neurons so many times longer (`spike_free_stretch`).
+    seconds: how long they took to find.
+    """
 
     vectors: Tensor | None
     patterns: Tensor
     group: Tensor | None = None
     stretch: float | None = None
+    seconds: float = 0.0

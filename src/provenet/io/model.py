@@ -128,6 +128,7 @@ def _statement(record: dict[str, Any]) -> Statement:
         loss_settings=take(record, "loss_settings", dict),
         penalty=_penalty(record),
         complete=take({"complete": False} | record, "complete", bool),
+        sampler=take({"sampler": "given"} | record, "sampler", str),
     )
 
 

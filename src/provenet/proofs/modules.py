@@ -17,9 +17,9 @@ from provenet.data.validation import check_finite
 from provenet.formulation import pose
 from provenet.losses import Loss
 from provenet.nn import TwoLayer
+from provenet.nn.foreign import Reading, read_module
 from provenet.problem import Problem
 from provenet.proofs.fixed_gates import certify_among_own_gates
-from provenet.proofs.foreign import Reading, read_module
 from provenet.proofs.relu import certify_relu
 from provenet.proofs.source import Chunks, Flattened, as_source, sample_shape
 from provenet.proofs.stream import Batch, Stream

@@ -27,9 +27,9 @@ from provenet.gates.arrangements import NotEnumerable, count_bound
 from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.nn import TwoLayer
+from provenet.nn.foreign import Reading, read_module
 from provenet.polar.everywhere import Pull, climb, strongest
 from provenet.problem import Problem
-from provenet.proofs.foreign import Reading, read_module
 from provenet.proofs.improve import improved, objective
 from provenet.solvers.solve import solve
 from provenet.statement import Scope

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, in_words
+from provenet.problem import Problem
 from provenet.report.canvas import shortened
 from provenet.report.fit import Fit
 from provenet.report.nouns import has_tokens, nouns, sample_shape
@@ -21,6 +22,12 @@ _SCOPES = {
     Scope.LINEAR: "linear networks of any width",
     Scope.FIXED_GATES: "networks with these gates, of any width",
     Scope.ALL_ARRANGEMENTS: "ReLU networks of any width",
+}
+_FOUND = {
+    "gaussian": "random directions",
+    "between": "halfway between rows of different targets",
+    "trained": "the units of a ReLU network trained for a moment",
+    "all": "all arrangements",
 }
 _CONDITIONS = {
     "wide_enough": "at least p + q neurons at every gate (BM Thm 3.3)",
@@ -98,7 +105,7 @@ def _settings(solution: Solution) -> Table:
         ("block", problem.block.name),
         *((name.replace("_", " "), _setting(value)) for name, value in problem.block.settings().items()),
         ("activation", problem.activation.replace("_", " ")),
-        ("gates", count(problem.program.operator.n_gates) if problem.gate_vectors is not None else "none"),
+        ("gates", _gates(problem)),
         ("loss", LOSSES.get(problem.loss.name, problem.loss.name)),
         *([("readout", problem.readout)] if has_tokens(problem) else []),
         *([] if problem.penalty == WEIGHT_DECAY else [("penalty of a neuron", in_words(problem.penalty))]),
@@ -107,6 +114,14 @@ def _settings(solution: Solution) -> Table:
         ("β ÷ β_max", number(problem.beta / problem.beta_max if problem.beta_max else float("inf"))),
     ]
     return Table("Settings", (), rows)
+
+
+def _gates(problem: Problem) -> str:
+    """How many, and how they were found."""
+    if problem.gate_vectors is None:
+        return "none"
+    words = _FOUND.get(problem.statement.sampler, problem.statement.sampler)
+    return f"{count(problem.program.operator.n_gates)}, {words}, found in {seconds(problem.gates.seconds)}"
 
 
 def _setting(value: object) -> str:

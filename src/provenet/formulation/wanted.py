@@ -1,0 +1,61 @@
+"""Which gates a user asks for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Any
+
+from torch import nn
+
+from provenet.gates.samplers import SAMPLERS
+
+GIVEN = "given"
+ALL = "all"
+NAMES = (*SAMPLERS, ALL)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """name: of a sampler, which is to find ``count`` gates in each group of features; "all", the arrangements of ReLU;
+    or "given", by ``vectors`` (P, p) or as the units of a ``network``."""
+
+    name: str
+    count: int = 0
+    vectors: Any = None
+    network: nn.Module | None = None
+
+    @staticmethod
+    def of(gates: Any, n_gates: Any = 100) -> Wanted:
+        """As a user says it: ``gates`` a name, with ``n_gates`` of them, a number of Gaussian ones, vectors of their
+        own, or a network.  Where ``gates`` are Gaussian, ``n_gates`` may say all this as well."""
+        if isinstance(gates, str):
+            if gates not in NAMES:
+                known = ", ".join(map(repr, NAMES))
+                raise ValueError(f"gates: {gates!r} is unknown; choose one of {known}, a number, vectors or a network.")
+            if not _is_number(n_gates):
+                return Wanted._instead(gates, n_gates)
+            return Wanted(gates, _counted(n_gates))
+        if _is_number(gates):
+            return Wanted("gaussian", _counted(gates))
+        return Wanted(GIVEN, network=gates) if isinstance(gates, nn.Module) else Wanted(GIVEN, vectors=gates)
+
+    @staticmethod
+    def _instead(gates: str, n_gates: Any) -> Wanted:
+        if gates != "gaussian":
+            raise ValueError(f"n_gates: with gates={gates!r} it must be a whole number, got {n_gates!r}.")
+        return Wanted.of(n_gates)
+
+    @property
+    def all(self) -> bool:
+        return self.name == ALL
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _counted(value: Any) -> int:
+    if value < 1:
+        raise ValueError(f"gates: at least one gate is needed, got {value}.")
+    return int(value)

@@ -1,0 +1,18 @@
+"""The ways of finding gates that have a name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from provenet.gates.between import between
+from provenet.gates.gaussian import gaussian
+from provenet.gates.pool import Found
+from provenet.gates.sight import Sight
+from provenet.gates.trained import trained
+
+Sampler = Callable[[Sight, int, int | None], list[Found]]
+"""(what it may look at, how many gates, seed) ↦ the gates of each group: seeded, one a pattern, none that grazes a row
+or is closed everywhere; fewer where there are fewer."""
+
+SAMPLERS: dict[str, Sampler] = {"gaussian": gaussian, "between": between, "trained": trained}
+NEED_BETA = ("trained",)  # those that depend on the β of the problem

@@ -1,0 +1,57 @@
+"""What a sampler of gates sees of a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Seen(Protocol):
+    """The rows Φ (N, p) that one group of neurons sees, sample by sample."""
+
+    @property
+    def p(self) -> int: ...
+
+    def __len__(self) -> int: ...
+
+    def some(self, index: Tensor) -> Tensor:
+        """The rows with these numbers, (…, p)."""
+
+    def patterns(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """1{Φ h ≥ 0} of vectors (m, p), (m, N) bool, and whether rounding decides somewhere in it (m,)."""
+
+
+class Trainee(Protocol):
+    """ReLU networks of the block with first layers (m, p) and second ones (m, q), each neuron in a group (m,), in units
+    in which both layers, outputs and objective are of moderate size."""
+
+    @property
+    def samples(self) -> int: ...
+
+    @property
+    def q(self) -> int: ...
+
+    def work(self, neurons: int) -> float:
+        """Multiply-adds of a forward pass over one sample, about."""
+
+    def outputs(self, first: Tensor, second: Tensor, group: Tensor, some: Tensor) -> Tensor:
+        """Of the samples with these numbers; differentiable."""
+
+    def slope(self, outputs: Tensor, some: Tensor) -> tuple[float, Tensor]:
+        """The loss of the outputs, and its gradient, as if these samples were all there are."""
+
+    @property
+    def beta(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class Sight:
+    """groups: the rows of each group of neurons.  targets (T, c): of each sample, or of each token; row r of Φ belongs
+    to target r·T/N.  trainee: networks that can be trained on the data."""
+
+    groups: Sequence[Seen]
+    targets: Tensor
+    trainee: Trainee

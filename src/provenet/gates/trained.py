@@ -1,0 +1,98 @@
+"""Gates of a ReLU network that is trained on the same data for a moment: its hidden units.
+
+Whatever the network, it is a point of the gated program with its units as gates, and of the ReLU program over their
+arrangements: the optimum of either is no worse in objective.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from provenet import deadline
+from provenet.gates.gaussian import fill
+from provenet.gates.pool import Found, Pool
+from provenet.gates.sight import Sight, Trainee
+from provenet.vectors import unit
+
+_STEPS = 200  # of L-BFGS: 1,000 find networks a few per cent better, and gates that predict no better
+_FEWEST = 50
+_ENOUGH = 1e-6  # of the objective that training began with: a step that gains less is the last
+_WORK = 1e10  # multiply-adds that training may take: a second or two
+_PASSES = 4  # of the work of a forward pass: what a step takes, its line search included
+_SAMPLES = 500  # of which a network can be trained, where all would be too much work
+_OUTPUTS = 0.3  # root mean square of the outputs that training begins with
+_OFF = 1e-9  # of its length: how far a unit that grazes a row is moved
+
+
+def trained(sight: Sight, count: int, seed: int | None) -> list[Found]:
+    """The units of one network with ``count`` of them in each group, Gaussian gates in place of those that are dead."""
+    generator = np.random.default_rng(seed)
+    trainee, groups = sight.trainee, sight.groups
+    group = torch.arange(len(groups)).repeat_interleave(count)
+    first, second = train(trainee, group, groups[0].p, generator)
+    size = torch.linalg.vector_norm(first, dim=1) * torch.linalg.vector_norm(second, dim=1)
+    found = []
+    for b, rows in enumerate(groups):
+        own = torch.nonzero((group == b) & (size > 0)).flatten()
+        units = unit(first[own[torch.argsort(size[own], descending=True, stable=True)]])
+        pool = Pool(rows, count)
+        pool.add(units)
+        # those that graze a row once more, off it: where a hidden value is zero but for rounding, either side will do
+        chance = torch.from_numpy(generator.standard_normal(units.shape))
+        pool.add(units + _OFF * unit(chance))
+        fill(pool, generator)
+        found.append(pool.found)
+    return found
+
+
+def train(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """First and second layers (m, p), (m, q) of a network trained by L-BFGS, from neurons of balanced layers."""
+    steps, some = _affordable(trainee, len(group), generator)
+    first, second = (unit(torch.from_numpy(generator.standard_normal((len(group), k)))) for k in (p, trainee.q))
+    outputs = trainee.outputs(first, second, group, some)
+    said = float(outputs.square().mean()) ** 0.5
+    root = (_OUTPUTS / said) ** 0.5 if said > 0 else 1.0
+    left, right = ((root * layer).requires_grad_() for layer in (first, second))
+    began = max(trainee.slope(torch.zeros_like(outputs), some)[0], torch.finfo(torch.float64).tiny)
+    share = len(some) / trainee.samples  # losses are sums, and β is that of all samples
+    optimiser = torch.optim.LBFGS(
+        [left, right],
+        max_iter=steps,
+        history_size=10,
+        tolerance_grad=0.0,
+        tolerance_change=_ENOUGH,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> float:
+        if deadline.over():
+            raise TimeoutError
+        optimiser.zero_grad()
+        outputs = trainee.outputs(left, right, group, some)
+        loss, slope = trainee.slope(outputs, some)
+        outputs.backward(slope / began)
+        penalty = 0.0
+        for layer in (left, right):
+            assert layer.grad is not None
+            layer.grad += share * trainee.beta / began * layer.detach()
+            penalty += 0.5 * share * trainee.beta * float(layer.detach().square().sum())
+        return (loss + penalty) / began
+
+    try:
+        with torch.enable_grad():
+            optimiser.step(closure)
+    except TimeoutError:  # it ends with what it has
+        pass
+    lost = not bool(torch.isfinite(left).all() and torch.isfinite(right).all())
+    return (first, second) if lost else (left.detach(), right.detach())
+
+
+def _affordable(trainee: Trainee, neurons: int, generator: np.random.Generator) -> tuple[int, Tensor]:
+    """How many steps, on which samples (k,)."""
+    n = trainee.samples
+    each = _PASSES * trainee.work(neurons)
+    k = min(n, max(_SAMPLES, int(_WORK / (_FEWEST * each))))
+    some = torch.arange(n) if k == n else torch.from_numpy(np.sort(generator.permutation(n)[:k]))
+    return min(_STEPS, max(_FEWEST, int(_WORK / (k * each)))), some
