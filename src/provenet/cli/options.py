@@ -139,6 +139,9 @@ PenaltyOption = Annotated[
     ),
 ]
 Intercept = Annotated[bool, typer.Option(help="For mlp: give the data a column of ones, its weights penalised too.")]
+FreeIntercept = Annotated[
+    bool, typer.Option("--free-intercept", help="Give the outputs a bias that costs nothing, for every block.")
+]
 SolverOption = Annotated[str, typer.Option(callback=known_solver, help=f"auto, {', '.join(METHODS)}.")]
 Tol = Annotated[float, typer.Option(callback=positive, help="The relative gap to prove.")]
 MaxSteps = Annotated[int | None, typer.Option(min=0, help="Stop after so many steps.")]

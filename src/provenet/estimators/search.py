@@ -56,7 +56,7 @@ class BetaSearch(ManyBetas):
     def _grid(self, problem: Problem) -> list[float]:
         listed = self._listed()
         if listed is None:
-            return beta_grid(problem.beta_max, int(self.betas), self.beta_ratio)  # type: ignore[call-overload]
+            return beta_grid(problem.beta_max, int(self.betas), self.beta_ratio)  # type: ignore[arg-type]
         return np.unique([beta.of(problem) for beta in listed])[::-1].tolist()
 
     def _listed(self) -> list[Beta] | None:

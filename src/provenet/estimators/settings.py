@@ -50,8 +50,10 @@ class Settings:
     readout: str = setting(
         "mean", 'over the tokens of a block that has them, or "tokens", with a label (n, s) or target for each'
     )
-    fit_intercept: bool = setting(
-        True, 'for "mlp" alone: gives X a column of ones, whose weights are penalised like the others'
+    fit_intercept: bool | str = setting(
+        True,
+        'for "mlp" alone: gives X a column of ones, whose weights are penalised like the others; "free", for every '
+        "block: also a bias of the outputs that costs nothing",
     )
     solver: str | Any = setting("auto", "as in `provenet.solve`")
     tol: float = setting(1e-4, "the relative gap to be certified")

@@ -36,6 +36,7 @@ def formulate(
     gate_group: Any = None,
     penalty: tuple[float, float] = WEIGHT_DECAY,
     n_gates: int = 100,
+    fit_intercept: bool | str | None = None,
 ) -> Problem:
     """The convex program of a block on data.
 
@@ -50,7 +51,12 @@ def formulate(
     ``sample_weight``; samples of weight zero are left out.
     ``penalty`` (C, R), for MLPs: the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), where u_j and v_j are
     the first and the second layer of neuron j (BM Lemma 3.1); (2, 2) is weight decay.  ReLU has (2, 2) and (2, 1).
+    ``fit_intercept="free"``: outputs get a bias (c,) that costs nothing, shared by all samples and tokens, and the
+    certificate speaks of networks with any such bias.  True and False, and the MLP's part in "free", are for
+    ``block="mlp"`` by name: a column of ones for X, whose weights are penalised, so that hidden units have biases.
     """
+    if isinstance(block, Block) and isinstance(fit_intercept, bool):
+        raise ValueError(f"fit_intercept: the block, {block!r}, says so itself; give it True or False, or 'free' here.")
     wanted = Wanted.of(gates, n_gates)
     statement = Statement.of(
         block,
@@ -61,6 +67,7 @@ def formulate(
         loss_settings=loss_settings,
         penalty=penalty,
         complete=wanted.all,
+        fit_intercept=fit_intercept,
     )
     return pose(statement, X, Y, wanted, seed=seed, sample_weight=sample_weight, mask=mask, gate_group=gate_group)
 
@@ -82,7 +89,7 @@ def pose(
     block = statement.block
     data = read_data(statement, X, Y, sample_weight, mask)
     on = block.on(data.X, data.Y.shape[-1], statement.readout, data.mask)
-    loss = statement.make_loss(data.Y, data.weight)
+    loss = statement.make_loss(data.Y, data.weight, data.mask)
     scaled_loss, units = normalised(loss, block.size(data.X), block.degree)
     beta = units.normalised_beta(statement.beta)
     found = find_gates(statement, BlockTrainee(on, scaled_loss, beta, units), wanted, seed, gate_group)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 FORMAT = "provenet-model"
-VERSION = 1
+VERSIONS = (1, 2)  # 2: with a free intercept, which older readers would leave out
 MODEL, TENSORS, CERTIFICATE, REPORT = "model.json", "model.safetensors", "certificate.json", "report.html"
 
 
@@ -27,7 +27,7 @@ def write_folder(folder: Path, header: dict[str, Any], tensors: bytes, certifica
     files = {TENSORS: tensors, CERTIFICATE: _dump(certificate)}
     for name, content in files.items():
         write_atomically(folder / name, content)
-    header = {"format": FORMAT, "version": VERSION} | header
+    header = {"format": FORMAT, "version": VERSIONS[0]} | header
     header["files"] = {name: _sha256(content) for name, content in files.items()}
     header["digest"] = _digest(header)
     write_atomically(folder / MODEL, _dump(header))
@@ -95,9 +95,10 @@ def check_replaceable(folder: Path) -> None:
 def _check_header(path: Path, header: dict[str, Any]) -> None:
     if header.get("format") != FORMAT:
         raise ValueError(f"{path}: it is not a model of provenet (format {header.get('format')!r}).")
-    if header.get("version") != VERSION:
+    if header.get("version") not in VERSIONS or isinstance(header["version"], bool):
+        known = " and ".join(map(str, VERSIONS))
         raise ValueError(
-            f"{path}: its format version is {header.get('version')!r}; this provenet reads version {VERSION}. "
+            f"{path}: its format version is {header.get('version')!r}; this provenet reads versions {known}. "
             "Install the provenet that wrote it, or save the model again."
         )
     if header.get("digest") != _digest(header):
