@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -31,7 +32,7 @@ bench.main()
     done = bench(code=code)
     assert done.returncode == 0, done.stderr
     part, row = done.stderr.splitlines()
-    assert part == "[  0:00] part one"
+    assert re.fullmatch(r"\[  0:\d\d\] part one", part)  # a busy machine may need seconds for the imports
     assert row.endswith("arrangements, β = 0.01: auto")
     header, first, _ = done.stdout.splitlines()
     assert header.startswith("problem")

@@ -50,6 +50,7 @@ def test_a_problem_says_its_statement_with_all_its_settings() -> None:
         "block_settings": {"fit_intercept": False},
         "activation": "relu",
         "complete": True,
+        "sampler": "all",
         "readout": "mean",
         "loss": "huber",
         "loss_settings": {"delta": 1.0},

@@ -44,7 +44,7 @@ class Statement:
     loss_settings: Mapping[str, Any] = field(default_factory=dict)
     penalty: Penalty = WEIGHT_DECAY
     complete: bool = False
-    sampler: str = "given"
+    sampler: str = field(default="given", compare=False)
     free_intercept: bool = False
 
     @classmethod

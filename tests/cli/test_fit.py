@@ -235,3 +235,13 @@ def test_options_that_would_change_nothing_are_refused(run, flowers, tmp_path, o
     assert answer.code == 2
     assert named in answer.err
     assert not (tmp_path / "flowers").exists()
+
+
+def test_gates_by_name(run, flowers):
+    arguments = ("fit", flowers, "-t", "kind", "--drop", "count", "--tol", 1e-2, "--no-report", "--json")
+    for name in ("between", "trained"):
+        answer = run(*arguments, "--gates", name, "--n-gates", 12, "--beta", "0.1max", "--out", name)
+        assert answer.code == 0, answer.out
+        assert (answer.json["gates"]["found"], answer.json["gates"]["count"]) == (name, 12)
+        assert answer.json["gates"]["seconds"] > 0
+    assert run(*arguments, "--gates", 12, "--n-gates", 12).code == 2
