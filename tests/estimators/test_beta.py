@@ -52,3 +52,27 @@ def test_beta_max_of_relu_is_that_of_the_gates_alone() -> None:
         assert (relu.beta_max == pytest.approx(gated.beta_max)) == (outputs > 1)
         assert relu.beta_max <= gated.beta_max * (1 + 1e-9)
         assert pn.solve(relu.with_beta(1.001 * relu.beta_max)).factors.n_neurons == 0
+
+
+def test_a_search_takes_shares() -> None:
+    fitted = pn.ProvenClassifierCV(betas=["0.02max", "0.2max"], cv=2, **QUICK).fit(X, y)
+    assert fitted.betas_ == pytest.approx(np.array([0.2, 0.02]) * fitted.solution_.problem.beta_max)
+    for wrong in ([], ["lots"], "0.1max", [0.0], True, None):
+        with pytest.raises(ValueError, match=r"^betas: give a number"):
+            pn.ProvenClassifierCV(betas=wrong, cv=2, **QUICK).fit(X, y)
+
+
+def test_a_search_over_gates_and_activations() -> None:
+    """On corners a linear network can only guess; each choice has β of its own."""
+    search = pn.ProvenClassifierCV(
+        betas=3, cv=2, activation=["linear", "gated_relu"], gates=["gaussian", "between"], n_gates=12, tol=1e-2
+    )
+    fitted = search.fit(X, y)
+    tried = [(candidate.activation, candidate.gates) for candidate in fitted.candidates_]
+    assert tried == [("linear", "gaussian"), ("gated_relu", "gaussian"), ("gated_relu", "between")]
+    assert fitted.activation_ == fitted.solution_.problem.activation == "gated_relu"
+    assert fitted.gates_ == fitted.solution_.problem.statement.sampler
+    best = max(fitted.candidates_, key=lambda candidate: candidate.score)
+    assert fitted.cv_scores_.mean(0).max() == best.score
+    assert fitted.beta_ == best.betas[best.best]
+    assert search.activation == ["linear", "gated_relu"]  # settings are as they were given

@@ -6,7 +6,7 @@ import copy
 import warnings
 from functools import wraps
 from numbers import Integral
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,28 +23,63 @@ from provenet.solvers import Solution, Status
 from provenet.solvers.path import beta_grid, path
 
 
+class Candidate(NamedTuple):
+    """One kind of network that was tried: β and the scores (folds, betas) there."""
+
+    activation: str
+    gates: Any
+    betas: NDArray[np.float64]
+    scores: NDArray[np.float64]
+
+    @property
+    def best(self) -> int:
+        return _best(self.scores)[0]
+
+    @property
+    def score(self) -> float:
+        return _best(self.scores)[1]
+
+
 class BetaSearch(ManyBetas):
     """Training at the β of the best mean score over the folds; the largest of equals.
 
     Losses are sums over samples, so a fold that holds a share s of the total weight is trained at s·β: loss and penalty
-    then trade off as they do on all the data, and ``betas_`` and ``beta_`` are in units of all the data.
+    then trade off as they do on all the data, and ``betas_`` and ``beta_`` are in units of all the data.  Where
+    ``activation`` or ``gates`` are lists of names, each is tried, with β of its own; the first of equals is taken.
     """
 
     betas_: NDArray[np.float64]
     beta_: float
     cv_scores_: NDArray[np.float64]
     path_: list[Solution]
+    candidates_: list[Candidate]
+    activation_: str
+    gates_: Any
 
     def _train(self: Any, data: TrainingData) -> Solution:
         seed = self._seed()
-        found_for = self._middle()
-        problem = self._formulate(data, found_for, seed)
-        self.betas_ = np.array(self._grid(problem))
-        self.cv_scores_ = self._cross_validate(data, seed, found_for)
-        best = _best(self.cv_scores_)
-        self.beta_ = float(self.betas_[best])
-        self.path_ = self._follow(problem, self.betas_[: best + 1])
+        tried = [self._try(*choice, data, seed) for choice in self._choices()]
+        self.candidates_ = [candidate for candidate, _, _ in tried]
+        chosen, model, problem = max(tried, key=lambda each: each[0].score)
+        self.activation_, self.gates_, self.betas_, self.cv_scores_ = chosen
+        self.beta_ = float(self.betas_[chosen.best])
+        if self.whiten:
+            self.whitening_ = model.whitening_
+        self.path_ = self._follow(problem, self.betas_[: chosen.best + 1])
         return self.path_[-1]
+
+    def _choices(self: Any) -> list[tuple[str, Any]]:
+        """Activations and gates to try; a linear network has no gates to choose."""
+        activations, gates = _several(self.activation), _several(self.gates)
+        return [(each, own) for each in activations for own in (gates[:1] if each == "linear" else gates)]
+
+    def _try(self: Any, activation: str, gates: Any, data: TrainingData, seed: int) -> tuple[Candidate, Any, Problem]:
+        """With the estimator that has this choice, and its problem on all the data."""
+        model = copy.copy(self)
+        model.activation, model.gates = activation, gates
+        problem = model._formulate(data, model._middle(), seed)
+        betas = np.array(model._grid(problem))
+        return Candidate(activation, gates, betas, model._cross_validate(data, seed, betas)), model, problem
 
     def _middle(self) -> Beta:
         """The β for which gates that depend on it are found: the geometric mean of those that are listed."""
@@ -91,17 +126,17 @@ class BetaSearch(ManyBetas):
             raise KeyboardInterrupt(f"{type(self).__name__}: interrupted during its search for beta.")
         return solutions
 
-    def _cross_validate(self: Any, data: TrainingData, seed: int, found_for: Beta) -> NDArray[np.float64]:
+    def _cross_validate(self: Any, data: TrainingData, seed: int, betas: NDArray[np.float64]) -> NDArray[np.float64]:
         """Scores (folds, betas) on the samples each fold leaves out."""
         folds = list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
         scorer = check_scoring(self, self.scoring)
-        scores = np.full((len(folds), len(self.betas_)), np.nan)
+        scores = np.full((len(folds), len(betas)), np.nan)
         short = 0
         for row, (train, test) in zip(scores, folds, strict=True):
             model, share = copy.copy(self), _share(data, train)  # a fold has a whitening of its own
             # and gates of its own: those that look at targets must not see the ones they are judged by
-            problem = model._formulate(data.rows(train), found_for.scaled(share), seed)
-            solutions = model._follow(problem, self.betas_ * share)
+            problem = model._formulate(data.rows(train), self._middle().scaled(share), seed)
+            solutions = model._follow(problem, betas * share)
             short += sum(s.status is not Status.SOLVED for s in solutions)
             row[:] = [model._score(scorer, solution, data, test) for solution in solutions]
         if short:
@@ -148,12 +183,19 @@ def _share(data: TrainingData, rows: Any) -> float:
     return float(weight[rows].sum() / weight.sum())
 
 
-def _best(scores: NDArray[np.float64]) -> int:
-    """The β of the best mean; folds without a score (no weight, one sample for R²) do not count."""
+def _best(scores: NDArray[np.float64]) -> tuple[int, float]:
+    """The β of the best mean, and that; folds without a score (no weight, one sample for R²) do not count."""
     scored = ~np.isnan(scores).any(axis=1)
     if not scored.any():
         raise ValueError("scoring: no fold has a score that is a number at every beta; choose another scoring or cv.")
-    return int(np.argmax(scores[scored].mean(axis=0)))
+    means = scores[scored].mean(axis=0)
+    return int(np.argmax(means)), float(means.max())
+
+
+def _several(setting: Any) -> list[Any]:
+    """The names in a list of names; anything else is one choice."""
+    named = isinstance(setting, (list, tuple)) and len(setting) > 0 and all(isinstance(each, str) for each in setting)
+    return list(setting) if named else [setting]
 
 
 def _print_solution(solution: Solution) -> None:

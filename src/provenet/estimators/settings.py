@@ -38,13 +38,13 @@ class Settings:
     """What all estimators have."""
 
     block: str | Block = setting("mlp", "a name, or a block object with settings of its own")
-    activation: str = setting("gated_relu", '"gated_relu", "relu" or "linear"')
+    activation: str = setting("gated_relu", '"gated_relu", "relu" or "linear"; a search tries each of a list of them')
     gates: str | Any = setting(
         "gaussian",
         'how gates are found: "gaussian", "between" (halfway between rows of different targets) or "trained" (the '
         "units of a ReLU network trained for a moment); or gate vectors of your own, or a torch network, whose units "
         'they are; for "relu" gates are activation patterns, and "all" enumerates every one there is, so that the '
-        "certificate speaks of all ReLU networks",
+        "certificate speaks of all ReLU networks; a search tries each of a list of names",
     )
     n_gates: int | Any = setting(100, 'how many; or gate vectors, or "all", as ``gates`` takes them')
     readout: str = setting(
