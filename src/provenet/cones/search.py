@@ -13,6 +13,7 @@ from provenet.cones.projection import project
 
 _STEPS = 40
 _POLISH = 100
+_GLANCE = 4
 _STILL = 1e-13  # relative growth below which a climb has ended
 _HAIR = 1e-8  # a unit vector violating unit rows by less is in the cone
 _WORK = 2**23  # (gates × starts × (rows + p³)) at a time: so a deadline finds some gates done
@@ -47,6 +48,12 @@ def climb(cones: Region, G: Tensor) -> Climb:
     best = value.view(B, count).argmax(1)
     value, u = _steps(cones, G, u.view(B, count, p)[everyone, best], everyone, _POLISH)
     return Climb(value, u)
+
+
+def glance(cones: Region, G: Tensor) -> Climb:
+    """What a few power steps from the points inside find: near the best where cones are narrow, at a tenth of the cost
+    of a climb."""
+    return Climb(*_steps(cones, G, cones.inside, torch.arange(len(G), device=G.device), _GLANCE))
 
 
 def _steps(cones: Region, G: Tensor, u: Tensor, gate: Tensor, steps: int) -> tuple[Tensor, Tensor]:

@@ -9,17 +9,20 @@ atom found can leave.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from provenet import deadline
+from provenet.cones import Region
+from provenet.cones.search import glance
 from provenet.gauges import ConeGauge
 from provenet.gauges.spectral import spectral_norms
 from provenet.problem import Program, Units
 from provenet.solvers.cones.faces import feasible
-from provenet.solvers.cones.frank_wolfe import fully_corrected, merge
+from provenet.solvers.cones.frank_wolfe import merge
 from provenet.solvers.cones.newton import face_step
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.needs import CONES, TABLE
@@ -30,12 +33,13 @@ from provenet.solvers.neurons.place import Place, gaussian, place
 from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors, Stack
 
-_SETTLED = 1e-2  # a step that gains less than this part of the best since the last escape has little more to give
-_FAR = 1e-3  # a round that lowers the objective by more than this part of it is not near the end
+_SETTLED = 0.1  # a step that gains less than this part of the best since the last escape has little more to give
+_FAR = 5e-3  # a round that lowers the objective by more than this part of it is not near the end
 _SLACK = 1e-12  # a polar this close to β is no violation
 _CHUNK = 64  # gates searched at a time,
 _SEARCH_SHARE = 0.3  # in this part of the time left
-_UNKNOWNS = 1_200  # second layers up to this size are solved for together
+_SMALL = 1e-3  # of a neuron's usual size: what new ones begin with
+_HELPS = 1e-7  # of the objective: neurons that lower it by less are not worth their while
 
 
 @dataclass(frozen=True)
@@ -58,8 +62,8 @@ class ConeBM(Method[ConeBMState]):
     spread: float = 0.1
     seed: int = 0
     escape: bool = True
-    atoms: int = 64
-    descents: int = 8
+    atoms: int = 256
+    descents: int = 4
     rounds: int = 4
     newton: NewtonSettings = field(default_factory=NewtonSettings)
 
@@ -72,9 +76,15 @@ class ConeBM(Method[ConeBMState]):
         return replace(self, spread=self.spread / units.z**0.5)
 
     def offer(self, task: Task) -> Offer:
-        """It needs no table of rows; where there is one, Frank–Wolfe knows all violated cones at once."""
-        alone = not TABLE.of(task.program)
-        return Offer(self.memory(task.program), 0.0, 50 * task.product, 5 * task.decades, alone, alone)
+        """The first choice where polars are hard, for several outputs beyond three dimensions; the only one without a
+        table of rows."""
+        op = task.program.operator
+        if not TABLE.of(task.program):
+            return Offer(self.memory(task.program), 0.0, 50 * task.product, 5 * task.decades, True, True)
+        searched = float(op.kernel_rows) * op.n_gates * op.p**2
+        gauge = task.program.gauge
+        hard = not gauge.region.exact(op.q) and not gauge.spike_free
+        return Offer(self.memory(task.program), 0.0, task.product + searched, 2 * task.decades, hard, hard)
 
     def work(self, program: Program) -> float:
         op = program.operator
@@ -126,25 +136,47 @@ class ConeBM(Method[ConeBMState]):
 
 
 def escape(program: Program[ConeGauge], at: Place, most: int) -> Place | None:
-    """``at`` with up to ``most`` neurons more, and a smaller objective; None where no gate offers one."""
-    op = program.operator
-    found = violating(program, op.adjoint(program.loss.gradient(at.prediction)), most)
-    if found is None:
-        return None
-    gates, excess, u, v = found
-    if (at.factors.n_neurons + len(gates)) * op.q <= _UNKNOWNS:
-        there = fully_corrected(program, at.factors, Factors(u, v, gates))
-    else:
+    """``at`` with up to ``most`` neurons more, and a smaller objective; None where no gate offers one.
+
+    First the neurons that a glance finds, then, where these do not help, those of a thorough search."""
+    slope = program.operator.adjoint(program.loss.gradient(at.prediction))
+    for search in (glance_at, peaks_of):
+        found = violating(program, slope, most, search)
+        there = None if found is None else _with_atoms(program, at, *found)
+        if there is not None and there.value < at.value - _HELPS * abs(at.value):
+            return there
+        if deadline.over():
+            return None
+    return there if there is not None and there.value < at.value else None
+
+
+def _with_atoms(program: Program[ConeGauge], at: Place, gates: Tensor, excess: Tensor, u: Tensor, v: Tensor) -> Place:
+    """All neurons with their best amplitudes; those of one gate that nearly agree become one."""
+    typical = float(at.factors.sizes().mean()) if at.factors.n_neurons else 1.0
+    atoms = Factors(u, v, gates).scaled((_SMALL * typical) ** 0.5)
+    there = best_amplitudes(program, place(program, Factors.join(at.factors, atoms)))
+    if there.factors.n_neurons == at.factors.n_neurons + len(gates) and there.value > at.value:
         size = excess.sqrt()[:, None]
         atoms = Factors(u * size, v * size, gates)
-        amplitude = line_search(program, at.prediction, op.forward_factors(atoms), float(atoms.penalty()))
-        there = best_amplitudes(program, place(program, Factors.join(at.factors, atoms.scaled(amplitude**0.5))))
-    fewer = place(program, merge(there.factors))
-    there = min(there, fewer, key=lambda one: one.value)
-    return there if there.value < at.value else None
+        amplitude = line_search(program, at.prediction, program.operator.forward_factors(atoms), float(atoms.penalty()))
+        there = place(program, Factors.join(at.factors, atoms.scaled(amplitude**0.5)))
+    return min(there, place(program, merge(there.factors)), key=lambda one: one.value)
 
 
-def violating(program: Program[ConeGauge], slope: Stack, most: int) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
+Search = Callable[[Region, Stack], Tensor]
+
+
+def glance_at(region: Region, slope: Stack) -> Tensor:
+    return glance(region, slope).u
+
+
+def peaks_of(region: Region, slope: Stack) -> Tensor:
+    return region.peaks(slope)
+
+
+def violating(
+    program: Program[ConeGauge], slope: Stack, most: int, search: Search
+) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
     """Up to ``most`` gates with ‖G_kᵀu‖ > β for some unit u of their cone: (gates, ‖G_kᵀu‖ − β, u, v), where v is the
     unit vector for which uᵀG_kv = −‖G_kᵀu‖."""
     rough = spectral_norms(slope)
@@ -152,7 +184,7 @@ def violating(program: Program[ConeGauge], slope: Stack, most: int) -> tuple[Ten
     parts = []
     for gates in order[rough[order] > program.beta * (1 + _SLACK)].split(_CHUNK):
         with deadline.within(_SEARCH_SHARE * deadline.left()):  # what is found must still be put to use
-            u = program.gauge.region.restrict(gates).peaks(slope[gates])
+            u = search(program.gauge.region.restrict(gates), slope[gates])
         pull = torch.bmm(slope[gates].mT, u[:, :, None]).squeeze(2)
         value = torch.linalg.vector_norm(pull, dim=1)
         over = value > program.beta * (1 + _SLACK)
