@@ -22,6 +22,8 @@ from provenet.problem import Problem
 from provenet.solvers import Solution, Status
 from provenet.solvers.path import beta_grid, path
 
+_ENOUGH = 1e-2  # relative gap of networks that are only scored: closer ones say the same of nearly every sample
+
 
 class Candidate(NamedTuple):
     """One kind of network that was tried: β and the scores (folds, betas) there."""
@@ -65,7 +67,7 @@ class BetaSearch(ManyBetas):
         self.beta_ = float(self.betas_[chosen.best])
         if self.whiten:
             self.whitening_ = model.whitening_
-        self.path_ = self._follow(problem, self.betas_[: chosen.best + 1])
+        self.path_ = self._follow(problem, self.betas_[: chosen.best + 1], self.tol)
         return self.path_[-1]
 
     def _choices(self: Any) -> list[tuple[str, Any]]:
@@ -109,14 +111,14 @@ class BetaSearch(ManyBetas):
             )
         return listed
 
-    def _follow(self: Any, problem: Problem, betas: NDArray[np.float64]) -> list[Solution]:
+    def _follow(self: Any, problem: Problem, betas: NDArray[np.float64], tol: float) -> list[Solution]:
         callback = self._callback(from_verbose=2)
         progress = _print_solution if self.verbose else None
         solutions = path(
             problem,
             betas.tolist(),
             self.solver,
-            self.tol,
+            tol,
             max_steps=self.max_steps,
             max_seconds=self.max_seconds,
             callback=callback,
@@ -131,17 +133,17 @@ class BetaSearch(ManyBetas):
         folds = list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
         scorer = check_scoring(self, self.scoring)
         scores = np.full((len(folds), len(betas)), np.nan)
-        short = 0
+        short, tol = 0, max(self.tol, _ENOUGH)
         for row, (train, test) in zip(scores, folds, strict=True):
             model, share = copy.copy(self), _share(data, train)  # a fold has a whitening of its own
             # and gates of its own: those that look at targets must not see the ones they are judged by
             problem = model._formulate(data.rows(train), self._middle().scaled(share), seed)
-            solutions = model._follow(problem, betas * share)
+            solutions = model._follow(problem, betas * share, tol)
             short += sum(s.status is not Status.SOLVED for s in solutions)
             row[:] = [model._score(scorer, solution, data, test) for solution in solutions]
         if short:
             warnings.warn(
-                f"{type(self).__name__}: {short} of {scores.size} fits in the folds stopped above tol={self.tol:g}; "
+                f"{type(self).__name__}: {short} of {scores.size} fits in the folds stopped above tol={tol:g}; "
                 "their scores are of networks that are not proven to that tolerance.",
                 ConvergenceWarning,
                 stacklevel=4,
