@@ -64,4 +64,9 @@ def test_a_container_that_is_full_has_nothing_left(tmp_path: Path, monkeypatch: 
     assert memory.available_bytes(root) == 0
     monkeypatch.setattr(memory, "available_bytes", lambda: 0)
     with pytest.raises(MemoryError, match="this needs"):
-        memory.check_fits(1, "this", "Take less.")
+        memory.check_fits(GIB, "this", "Take less.")
+
+
+def test_the_system_is_not_asked_about_trifles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: pytest.fail("asked"))
+    assert memory.fits(1000)

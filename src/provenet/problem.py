@@ -222,7 +222,7 @@ class Problem:
         rows = self.on_data.groups
         for b in torch.unique(group).tolist():
             mine = torch.nonzero(own == b).flatten()
-            known = {pattern_key(self.patterns[k]): int(k) for k in mine}
+            known = {pattern_key(self.patterns[k]): k for k in mine.tolist()}
             members = torch.nonzero(group == b).flatten()
             distinct, which = torch.unique(gates[members].to(torch.float64), dim=0, return_inverse=True)
             patterns, _ = rows[b].patterns(distinct)

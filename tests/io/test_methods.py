@@ -40,6 +40,16 @@ def test_a_loaded_estimator_would_be_fitted_as_the_saved_one_was(tmp_path: Path)
     assert loaded.fit(X, X[:, 0]).n_iter_ == fitted.n_iter_
 
 
+@pytest.mark.parametrize("method", ["auto", ADMM(rho=0.25)])
+def test_a_solution_says_what_it_was_asked_of(tmp_path: Path, method: Any) -> None:
+    """In the user's units, as it was given."""
+    X = 100 * np.random.default_rng(0).normal(size=(20, 2))
+    solution = pn.solve(pn.formulate("mlp", X, X[:, :1], gates=4, beta=0.1), method, tol=1e-2)
+    saved = load(save(solution, tmp_path / "model"))
+    assert saved.asked == solution.asked == method
+    assert saved.run["method"] == solution.method
+
+
 def test_a_name_is_a_name(tmp_path: Path) -> None:
     """As all folders had it before methods had settings in them."""
     assert decode(encode("solver", "bm")) == "bm"

@@ -31,6 +31,7 @@ def test_solution_says_what_ran() -> None:
 
 def test_memory_is_told_in_advance(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = regression(200, 5, 1, 10)
+    monkeypatch.setattr(memory, "_TRIFLE", 0)
     monkeypatch.setattr(memory, "available_bytes", lambda: 100_000)
     with pytest.raises(MemoryError, match=r"'admm' needs .* GiB, and .* GiB are free"):
         pn.solve(problem, "admm")

@@ -74,6 +74,21 @@ def test_the_total_of_frank_wolfe(x: float, y: float) -> None:
     assert float(found.network().penalty().detach()) == pytest.approx(total, rel=1e-6)
 
 
+def test_the_total_of_frank_wolfe_in_cp_5_1() -> None:
+    """25 planar points, five outputs of a ReLU teacher, β = 0.01, all arrangements: t* is far from the program's unit
+    of it, and taken for one it would end at five times the optimum."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((25, 2))
+    Y = np.maximum(X @ rng.standard_normal((2, 100)), 0) @ rng.standard_normal((100, 5)) / 60
+    problem = pn.formulate("mlp", X, Y, "relu", gates="all", beta=1e-2)
+    assert problem.units.z != 1.0
+    best = pn.solve(problem, "copositive", tol=1e-6)
+    total = float(best.network().penalty().detach())
+    found = pn.solve(problem, ClassicFrankWolfe(total=total), tol=1e-2, max_steps=300)
+    assert best.certificate.dual <= found.certificate.primal <= 1.5 * best.certificate.primal
+    assert 0.9 * total <= float(found.network().penalty().detach()) <= total * (1 + 1e-9)
+
+
 def test_rho_of_admm() -> None:
     """The same run for ρ in the user's units, steps and all."""
     runs = []

@@ -19,6 +19,7 @@ from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, read_penalty, writ
 from provenet.io.fingerprint import check_fingerprint, differences, digest, fingerprint
 from provenet.io.folder import VERSIONS
 from provenet.io.schema import SchemaError, take
+from provenet.io.settings import decode
 from provenet.problem import Problem
 from provenet.statement import Scope, Statement
 from provenet.variable import Factors
@@ -58,6 +59,11 @@ class SavedModel:
             weights=network_digest(network),
             **more,
         )
+
+    @property
+    def asked(self) -> Any:
+        """The method that a saved solution was asked of, with its settings; None where the folder does not say."""
+        return decode(self.run.get("asked"))
 
     def problem(self, X: Any, Y: Any, sample_weight: Any = None, mask: Any = None) -> Problem:
         """The saved problem on these data, with the saved gates; Y as `provenet.formulate` wants it."""
@@ -131,8 +137,8 @@ def _statement(record: dict[str, Any]) -> Statement:
         loss_settings=take(record, "loss_settings", dict),
         penalty=_penalty(record),
         complete=take({"complete": False} | record, "complete", bool),
-        sampler=take({"sampler": "given"} | record, "sampler", str),
         free_intercept=take({"free_intercept": False} | record, "free_intercept", bool),
+        sampler=take({"sampler": "given"} | record, "sampler", str),
     )
 
 

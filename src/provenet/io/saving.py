@@ -19,6 +19,7 @@ from provenet.io.estimators import describe, rebuild
 from provenet.io.folder import MODEL, TENSORS, read_folder, write_folder
 from provenet.io.model import SavedModel, network_digest
 from provenet.io.schema import take
+from provenet.io.settings import encode
 from provenet.problem import Problem
 from provenet.solvers import Solution
 
@@ -85,7 +86,8 @@ def _to_saved(model: Any, problem: Problem | None, source: Mapping[str, Any] | N
             raise ValueError("problem: a network alone does not say what it solves; pass problem= with it.")
         return SavedModel.of(problem, model, network_certificate(problem, model), source=source or {})
     if isinstance(model, Solution):
-        return SavedModel.of(model.problem, model.network(), model.certificate, run=_run(model), source=source or {})
+        run = _run(model) | {"asked": encode("method", model.asked)}
+        return SavedModel.of(model.problem, model.network(), model.certificate, run=run, source=source or {})
     if isinstance(model, ProvenEstimator):
         return _of_estimator(model, source)
     if isinstance(model, SavedModel):

@@ -70,7 +70,7 @@ def balanced_mixtures(dual: Tensor, target: Tensor, weight: Tensor) -> Tensor:
     inner = torch.where(mean > 0, torch.lerp(centred, w * (mean - y), _INSIDE), 0.0)
     exponent = _exponents(inner.abs().sum(1, keepdim=True))
     ticks = _ticks(inner, exponent)
-    own = y.argmax(1, keepdim=True)
+    own = (y + inner / w).argmax(1, keepdim=True)  # the likeliest class has room on both sides
     ticks.scatter_add_(1, own, -ticks.sum(1, keepdim=True))
     ticks[int(w.argmax())] -= ticks.sum(0)
     return _floats(ticks, exponent, dual)

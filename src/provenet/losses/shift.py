@@ -1,4 +1,4 @@
-"""The constant b (c,) that, added to all rows of a prediction (r, c), makes a loss least: one Newton a loss.
+"""The constant b (c,) that, added to all rows of a prediction (r, c), makes a loss least; softmax has its own file.
 
 Where no b is best, because a class has no samples, its b is so far away that the loss of what is left of it is zero in
 float64: `FAR` beyond the predictions.
@@ -6,20 +6,16 @@ float64: `FAR` beyond the predictions.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from itertools import chain
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from provenet.losses.quick import Array, newton_from
+
 FAR = 750.0  # e^−FAR is zero
 _STEPS = 200
-_CLOSE = 1.0  # of the logarithms of what enters and leaves a class: from here on Newton is quick
-_SWEEPS = 100
-_GENTLE, _COOLER = 20.0, 4.0  # predictions of no larger spread are easy; by how much steps to larger ones are apart
 
 
 def weighted_mean(residual: Tensor, weight: Tensor) -> Tensor:
@@ -61,7 +57,25 @@ def root(function: Callable[[Tensor], tuple[Tensor, Tensor]], low: Tensor, high:
 
 
 def logistic_shift(prediction: Tensor, target: Tensor, weight: Tensor, start: Tensor) -> Tensor:
-    """Where Σ_{y=0} wσ(ŷ + b) = Σ_{y=1} wσ(−ŷ − b), in logarithms, which are nearly straight lines in b."""
+    """Where Σ_{y=0} wσ(ŷ + b) = Σ_{y=1} wσ(−ŷ − b)."""
+    z, y, w = prediction.numpy(), target.numpy(), weight.numpy()
+    wanted = w * y
+    mass = wanted.sum(0)
+
+    def newton(b: Array) -> tuple[Array, Array, float]:
+        with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+            p = 1 / (1 + np.exp(-(z + b)))
+            weighted = w * p
+            slope = weighted.sum(0) - mass
+            wrong = np.abs(weighted - wanted).sum(0).min() * len(mass)  # of each column enough
+            return slope, slope / (weighted * (1 - p)).sum(0), float(wrong)
+
+    found = newton_from(start.numpy(), newton, float(w.sum() * len(mass)))
+    return _logistic_root(prediction, target, weight, start) if found is None else torch.from_numpy(found)
+
+
+def _logistic_root(prediction: Tensor, target: Tensor, weight: Tensor, start: Tensor) -> Tensor:
+    """In logarithms, which are nearly straight lines in b."""
     positive = target > 0.5
     log_weight = weight.log().expand_as(target)
     zeros, ones = (log_weight.masked_fill(where, -torch.inf) for where in (positive, ~positive))
@@ -72,7 +86,7 @@ def logistic_shift(prediction: Tensor, target: Tensor, weight: Tensor, start: Te
         only = torch.where(masses > 0, -FAR - highest, FAR - lowest)
         found = only.clone()
         if bool(both.any()):
-            found[both] = logistic_shift(prediction[:, both], target[:, both], weight, start[both])
+            found[both] = _logistic_root(prediction[:, both], target[:, both], weight, start[both])
         return found
 
     def difference(b: Tensor) -> tuple[Tensor, Tensor]:
@@ -95,116 +109,3 @@ def huber_shift(residual: Tensor, weight: Tensor, delta: float, start: Tensor) -
         return (weight * r.clamp(-delta, delta)).sum(0), (weight * (r.abs() <= delta)).sum(0)
 
     return root(slope, -residual.amax(0), -residual.amin(0), start)
-
-
-def softmax_shift(prediction: Tensor, target: Tensor, weight: Tensor, start: Tensor) -> Tensor:
-    """Where every class gets as much probability as it has samples; of b's constants none matters: its mean is zero."""
-    mass = (weight * target).sum(0)
-    present = mass > 0
-    if bool(present.all()):
-        return _softmax_root(prediction, target, weight, start)
-    few = prediction[:, present]
-    b = torch.zeros_like(start)
-    if few.shape[1] > 1:
-        b[present] = _softmax_root(few, target[:, present], weight, start[present])
-    least = torch.logsumexp(few + b[present], 1, keepdim=True)
-    return torch.where(present, b, (least - prediction).amin(0) - FAR)
-
-
-def _softmax_root(prediction: Tensor, target: Tensor, weight: Tensor, start: Tensor) -> Tensor:
-    """Newton; far from the best b on predictions that are scaled down first, as their softmax has no steps."""
-    b = start
-    if _At.of(prediction, target, weight, b).size > _CLOSE:
-        spread = float((prediction.amax(0) - prediction.amin(0)).max())
-        for k in range(math.ceil(math.log(max(spread / _GENTLE, 1.0), _COOLER)), 0, -1):
-            b = _newton(prediction / _COOLER**k, target, weight, b / _COOLER**k) * _COOLER**k
-    return _newton(prediction, target, weight, b)
-
-
-def _newton(prediction: Tensor, target: Tensor, weight: Tensor, start: Tensor) -> Tensor:
-    """Newton's steps, shortened until the loss falls; far from the best b, or where flows are of very different sizes,
-    Osborne's."""
-    at = _At.of(prediction, target, weight, start)
-    for _ in range(_STEPS):
-        newton, least = at.newton(weight), 1e-15 * (1 + float(at.b.abs().max()))
-        size = max(float(newton.abs().max()), 1e-300)
-        shortened = (newton * 0.5**k for k in range(math.ceil(math.log2(max(size / least, 1.0)))))
-        spread = (spreading(at) for spreading in [_osborne] * bool(at.size > 1e-14))
-        for step in chain(spread, shortened) if at.size > _CLOSE else chain(shortened, spread):
-            ahead = _At.of(prediction, target, weight, at.b + step)
-            if ahead.better_than(at):
-                at = ahead
-                break
-        else:
-            break  # rounding has the last word
-    return at.b
-
-
-def _osborne(at: _At) -> Tensor:
-    """Where predictions are far apart flows between classes are F_ac e^{b_c − b_a}: the b at which as much enters each
-    class as leaves it, one class after the other (Osborne 1960)."""
-    c = len(at.b)
-    flow = np.full((c, c), -np.inf)
-    for a in range(c):
-        own = at.flows[at.label == a]
-        if len(own):
-            flow[a] = torch.logsumexp(own, 0).numpy()
-    np.fill_diagonal(flow, -np.inf)
-    total = np.zeros(c)
-    for _ in range(_SWEEPS):
-        largest = 0.0
-        for k in range(c):
-            entering, leaving = np.logaddexp.reduce(flow[:, k]), np.logaddexp.reduce(flow[k])
-            if not (np.isfinite(entering) and np.isfinite(leaving)):
-                continue
-            move = (leaving - entering) / 2
-            flow[:, k] += move
-            flow[k] -= move
-            total[k] += move
-            largest = max(largest, abs(move))
-        if largest <= 1e-15 * (1 + np.abs(total).max()):
-            break
-    return torch.from_numpy(total).to(at.b)
-
-
-class _At(NamedTuple):
-    """A b, the loss there, Σ_i w(p − y), and how far the logarithms of what enters and what leaves each class are
-    apart: they are nearly straight lines in b where classes are far apart, and Newton would crawl."""
-
-    b: Tensor
-    value: float
-    p: Tensor
-    label: Tensor
-    flows: Tensor  # log w p: of what leaves the label for every other class
-    slope: Tensor
-    logs: Tensor
-    size: float
-
-    @staticmethod
-    def of(prediction: Tensor, target: Tensor, weight: Tensor, b: Tensor) -> _At:
-        b = b - b.mean()
-        log_p = torch.log_softmax(prediction + b, 1)
-        p = log_p.exp()
-        label = target == 1
-        rest = torch.where(label, 0.0, p).sum(1, keepdim=True)  # 1 − p without cancellation
-        log_p = torch.where(label & (rest < 0.5), torch.log1p(-rest.clamp_max(0.5)), log_p)
-        slope = weight * torch.where(label, -rest, p - target)
-        entering, leaving = slope.clamp_min(0).sum(0), -slope.clamp_max(0).sum(0)
-        logs = entering.clamp_min(1e-300).log() - leaving.clamp_min(1e-300).log()
-        value = -float((weight * target * log_p).sum())
-        flows = weight.log() + torch.where(label, -torch.inf, log_p)
-        return _At(b, value, p, target.argmax(1), flows, slope.sum(0), logs, float(logs.abs().max()))
-
-    def better_than(self, other: _At) -> bool:
-        """A lower loss; where rounding hides that, logarithms that are closer."""
-        hidden = 1e-15 * abs(other.value)
-        return self.value < other.value - hidden or (self.value <= other.value + hidden and self.size < other.size)
-
-    def newton(self, weight: Tensor) -> Tensor:
-        weighted = weight * self.p
-        hessian = -(weighted.T @ self.p)
-        hessian.diagonal().copy_(-(hessian.sum(1) - hessian.diagonal()))  # rows sum to zero, without cancellation
-        scale = hessian.diagonal().mean().clamp_min(1e-300)
-        step, failed = torch.linalg.solve_ex(hessian + scale / len(self.b), -self.slope)
-        good = int(failed) == 0 and bool(torch.isfinite(step).all())
-        return step if good else torch.zeros_like(self.b)

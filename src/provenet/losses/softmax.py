@@ -9,7 +9,7 @@ from torch.nn.functional import softplus
 from provenet.losses.balance import balanced_flows, balanced_mixtures
 from provenet.losses.base import Loss, wright_omega
 from provenet.losses.conjugate import Conjugate
-from provenet.losses.shift import softmax_shift
+from provenet.losses.softmax_shift import softmax_shift
 
 
 class Softmax(Loss):

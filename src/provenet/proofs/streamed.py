@@ -95,13 +95,12 @@ class StreamedOperator(Operator):
     """gates: which of the module's gates are this operator's, (P,).  Inputs are divided by ``scale``."""
 
     space = Space()
-    remembered = ("_slack",)
-    _slack: tuple[Tensor, float] | None = None
+    remembered = ("_known",)
+    _known: tuple[Tensor, float] | None = None  # a residual and its rounding, so that no pass is made twice
 
     def __init__(self, stream: Stream, own: OwnGates, gates: Tensor, output_shape: tuple[int, ...], scale: float):
         self.stream, self.own, self.gates, self.output_shape, self.scale = stream, own, gates, output_shape, scale
         self.n_gates, self.p, self.q = len(gates), stream.p, stream.q
-        self._known: tuple[Tensor, float] | None = None  # a residual and its rounding, so that no pass is made twice
 
     def parts(self) -> Iterator[tuple[Tensor, Operator]]:
         """A pass over the data: rows of the prediction, and their operator."""
@@ -153,7 +152,7 @@ class StreamedOperator(Operator):
         return self._summed(residual)[1]
 
     def restrict(self, gates: Tensor) -> Self:
-        return self._with(gates=self.gates[gates], n_gates=len(gates), _known=None)
+        return self._with(gates=self.gates[gates], n_gates=len(gates))
 
     def to(self, space: Space) -> Self:
         if space != self.space:

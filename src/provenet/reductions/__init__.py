@@ -1,11 +1,10 @@
 """Reductions: a program as a smaller or an easier one with the same predictions, and the way back."""
 
 from provenet.reductions.base import Back, Reduction, reduced
-from provenet.reductions.by_output import ByOutputs
 from provenet.reductions.inside import Inside
 from provenet.reductions.low_rank import LowRank
 from provenet.reductions.pairs import SignedPairs
-from provenet.reductions.signs import Signs
+from provenet.reductions.wrapped import ByOutputs, Signs
 
 # what every method gets, unless it says otherwise
 STANDARD: tuple[Reduction, ...] = (LowRank(), Signs(), ByOutputs())

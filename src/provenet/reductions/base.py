@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from provenet.operators import ByOutput, Lifted
 from provenet.problem import Program
 from provenet.variable import Factors
 
@@ -39,19 +38,6 @@ class Reduction(ABC):
     @abstractmethod
     def apply(self, program: Program) -> tuple[Program, Back] | None:
         """The program that is left, and the way back; None where there is nothing to reduce."""
-
-
-@dataclass(frozen=True)
-class Lowered(Back):
-    """From the program of an operator around another to that of the other."""
-
-    operator: ByOutput | Lifted
-
-    def factors(self, factors: Factors) -> Factors:
-        return self.operator.lowered(factors)
-
-    def start(self, factors: Factors) -> Factors:
-        return self.operator.raised(factors)
 
 
 @dataclass(frozen=True)

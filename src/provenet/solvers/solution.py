@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import nn
 
 from provenet.certificates import Certificate
 from provenet.problem import Problem
-from provenet.solvers.loop import Record
+from provenet.solvers.loop import Method, Record
 from provenet.solvers.status import Status
 from provenet.variable import Factors
 
@@ -17,6 +18,7 @@ from provenet.variable import Factors
 @dataclass(frozen=True)
 class Solution:
     """The best point of a run.  ``factors`` are in the problem's normalised units, ``history`` in the user's.
+    ``method`` says what ran, ``asked`` what was asked for: a name, or a method with its settings.
 
     lower_bound: the best bound of p* that the run has seen, at least the certificate's.  A relaxation may prove more
     than the network it leads to; what a certificate says can be checked from the network alone.
@@ -31,6 +33,7 @@ class Solution:
     seconds: float
     history: list[Record] = field(repr=False, default_factory=list)
     lower_bound: float = -math.inf
+    asked: str | Method[Any] = "auto"
 
     def network(self) -> nn.Module:
         """An ordinary torch network, in float64; the certificate speaks of exactly these weights."""

@@ -71,6 +71,7 @@ def solve(
         begin = problem.factors(begin)
     if begin is not None:
         _check_start(problem.program, begin)
+    asked = method
     if isinstance(method, Method):
         method = method.in_units(problem.units)
     with deadline.within(max_seconds):
@@ -80,7 +81,7 @@ def solve(
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
     lower = max(certificate.dual, -math.inf if done.proven is None else done.proven.lower * scale)
-    return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history, lower)
+    return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history, lower, asked)
 
 
 def _for_the_proof(max_seconds: float | None, used: float) -> float | None:

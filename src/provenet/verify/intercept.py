@@ -171,6 +171,6 @@ def _mixtures(theta: Array, Y: Array, w: Array) -> Array:
     mean = (w * Y).sum(axis=0) / w.sum()
     inner = (1 - 1e-11) * (theta - w * (theta.sum(axis=0) / w.sum())) + 1e-11 * w * (mean - Y)
     (whole,), unit = _whole(np.where(mean > 0, inner, 0))
-    whole[np.arange(len(Y)), Y.argmax(axis=1)] -= whole.sum(axis=1)
+    whole[np.arange(len(Y)), (Y + inner / w).argmax(axis=1)] -= whole.sum(axis=1)
     whole[int(w[:, 0].argmax())] -= whole.sum(axis=0)
     return np.asarray(whole * unit)

@@ -97,7 +97,7 @@ class Operator(Placed, ABC):
 
     @abstractmethod
     def restrict(self, gates: Tensor) -> Operator:
-        """The same operator with these gates only."""
+        """The same operator with these gates only, one of them at least."""
 
     def kernel(self) -> Tensor:
         """AA* (rows, rows), shared by all output columns, where one exists (``has_kernel``); freshly allocated."""

@@ -22,7 +22,7 @@ from provenet.solvers.interior.pairs.ipm import Iterate, advance, central, objec
 from provenet.solvers.interior.pairs.pairs import DistinctRows, Pairs
 from provenet.solvers.interior.pairs.slope import first_slope
 from provenet.solvers.loop import Method, Point
-from provenet.solvers.needs import DOUBLE, SEPARATE, TABLE
+from provenet.solvers.needs import DOUBLE, TABLE
 from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors
 
@@ -89,7 +89,7 @@ class WorkingSet(Method[ReluState]):
     first: int | None = None
 
     name = "working_set"
-    needs = (TABLE, SEPARATE, DOUBLE)
+    needs = (TABLE, DOUBLE)
     patience = 4
     max_steps = 60
 
@@ -192,7 +192,7 @@ class WorkingSet(Method[ReluState]):
         at, beta, table = state.iterate, program.beta, state.table
         assert at is not None
         P, loss = program.operator.n_gates, program.loss
-        theta = at.slope.theta(loss, at.prediction).view(program.operator.output_shape)
+        theta = loss.admissible(at.slope.theta(loss, at.prediction).view(program.operator.output_shape))
         wanted = _wanted(program, theta)
         names = at.pairs.gate + P * (at.pairs.sign < 0)
         own = _own_polar(program, at)
