@@ -11,6 +11,7 @@ import pytest
 import safetensors.torch
 
 import provenet as pn
+from provenet import files
 from provenet.io import folder as format_
 from provenet.io import load, save
 
@@ -155,9 +156,9 @@ def test_writing_is_atomic(model, monkeypatch):
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(format_.os, "fsync", fail)
+    monkeypatch.setattr(files.os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
-        format_.write_atomically(model / "certificate.json", b"{}")
+        files.write_atomically(model / "certificate.json", b"{}")
     assert {path.name: path.read_bytes() for path in model.iterdir()} == before
 
 

@@ -11,11 +11,13 @@ from provenet.certificates.certificate import (
     without_bias,
 )
 from provenet.certificates.gap import DualPoint, Gap, dual_point, duality_gap, gap_at, judged, with_intercept
+from provenet.certificates.mixture import Mixture
 
 __all__ = [
     "Certificate",
     "DualPoint",
     "Gap",
+    "Mixture",
     "Standing",
     "certificate_from",
     "certificate_of",

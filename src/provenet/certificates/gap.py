@@ -11,6 +11,7 @@ from torch import Tensor
 from provenet.gauges import BoundKind, Bounds
 from provenet.polar import polar_bounds
 from provenet.problem import Program
+from provenet.variable import Stack
 from provenet.vectors import power_of_two
 
 _TINY = torch.finfo(torch.float64).tiny  # smaller numbers have lost digits
@@ -29,11 +30,16 @@ class DualPoint:
 
 @dataclass(frozen=True, eq=False)
 class Gap:
-    """primal − dual ≥ primal − p* ≥ 0, with no assumption on the point."""
+    """primal − dual ≥ primal − p* ≥ 0, with no assumption on the point.
+
+    polar_least: a lower bound of the largest polar: where it is beyond β, the point is not optimal.  pull: −A_k*Θ
+    (P, p, q) of the point's own gradient, where it was formed.
+    """
 
     primal: float
     at: DualPoint
-    polar_least: float = 0.0  # lower bound of the largest polar: where it is beyond β, the point is not optimal
+    polar_least: float = 0.0
+    pull: Stack | None = field(default=None, repr=False)
 
     @property
     def dual(self) -> float:
@@ -67,7 +73,8 @@ def duality_gap(program: Program, prediction: Tensor, penalty: float, final: boo
     """
     theta = program.loss.dual_at(prediction)
     at, polar = _bounded(program, theta, final)
-    return replace(gap_at(program, prediction, penalty, at), polar_least=float(polar.lower.max()))
+    found = gap_at(program, prediction, penalty, at)
+    return replace(found, polar_least=float(polar.lower.max()), pull=polar.stack)
 
 
 def gap_at(program: Program, prediction: Tensor, penalty: float, at: DualPoint) -> Gap:
@@ -82,9 +89,9 @@ def with_intercept(program: Program, gap: Gap, prediction: Tensor, penalty: floa
     return replace(gap, primal=float(program.loss.value_at(prediction, intercept)) + program.beta * penalty)
 
 
-def judged(program: Program, theta: Tensor) -> DualPoint:
-    """Any Θ as a dual point, its polars bounded as well as can be afforded once."""
-    return _bounded(program, program.loss.admissible(theta), final=True)[0]
+def judged(program: Program, theta: Tensor, final: bool = True) -> DualPoint:
+    """Any Θ as a dual point, its polars bounded as well as can be afforded once, or, if not final, at a look."""
+    return _bounded(program, program.loss.admissible(theta), final)[0]
 
 
 def _bounded(program: Program, theta: Tensor, final: bool) -> tuple[DualPoint, Bounds]:
@@ -96,9 +103,9 @@ def _bounded(program: Program, theta: Tensor, final: bool) -> tuple[DualPoint, B
     pull = -theta / size
     polar = polar_bounds(program.operator, program.gauge, pull, final, against=program.beta / size)
     largest = size * (float(polar.upper.max()) + rounding(program, pull))
-    return dual_point(program, theta, largest, polar.kind), replace(
-        polar, lower=size * polar.lower, upper=size * polar.upper
-    )
+    stack = None if polar.stack is None else size * polar.stack
+    bounds = replace(polar, lower=size * polar.lower, upper=size * polar.upper, stack=stack)
+    return dual_point(program, theta, largest, polar.kind), bounds
 
 
 def dual_point(program: Program, theta: Tensor, polar_max: float, bound: BoundKind) -> DualPoint:

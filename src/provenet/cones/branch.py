@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.cones.base import Table
+from provenet.cones.base import Region
 from provenet.cones.cells import largest_in_cells
 from provenet.cones.projection import project
 
@@ -42,7 +42,7 @@ def output_rank(G: Tensor) -> int:
     return max(int((sigma > _NOTHING * sigma[:, :1]).sum(1).max()), 1) if len(G) else 1
 
 
-def branch_and_bound(cones: Table, G: Tensor, upper: Tensor, suffices: Callable[[Tensor], Tensor], nodes: int) -> Leaf:
+def branch_and_bound(cones: Region, G: Tensor, upper: Tensor, suffices: Callable[[Tensor], Tensor], nodes: int) -> Leaf:
     """For G (B, p, c) and upper bounds (B,) known before: until each is at most what ``suffices`` makes of the lower
     bounds (B,) found so far, ``nodes`` projections, or a deadline.
 
@@ -81,7 +81,7 @@ class _Search:
     """Corners v (V, r) of cells, their projections w (V, p), by how much rounding may ``slip`` these (V,); the largest
     ‖G_kᵀu‖ of each gate so far, and where.  A cell is the indices (r,) of its corners."""
 
-    def __init__(self, cones: Table, G: Tensor):
+    def __init__(self, cones: Region, G: Tensor):
         self.cones, self.G = cones, G
         B, p, r = G.shape
         self.v, self.w, self.slip = G.new_zeros(0, r), G.new_zeros(0, p), G.new_zeros(0)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 _OUTSIDE = 1e-6  # of the largest weight: below zero by more, and a vector is outside a cell
 _FLAT = 1e-4  # corners that span no more than this in some direction: weights are too uncertain to tell
-_ACROSS = 1 + 1e-11  # what rounding of eigenvectors and of a facet's basis may hide
+_ROUNDING = 16  # times (p + r)·eps·tr C: what it may do to an eigenvalue of C = TᵀT, and more where corners are close
 _MOST_CORNERS = 5  # of a cell whose facets are looked at
 
 
@@ -21,10 +21,11 @@ def largest_in_cells(corners: Tensor, images: Tensor) -> Tensor:
     k, r = corners.shape[1:]
     T = _linear(corners, images)
     missed = torch.linalg.vector_norm(images - torch.bmm(corners, T.mT), dim=2).amax(1)
-    peak = _peak(torch.bmm(T.mT, T), corners)
-    eps = torch.finfo(images.dtype).eps
-    rounding = 8 * (images.shape[2] + r) * eps * torch.linalg.vector_norm(images, dim=2).amax(1)
-    return peak.clamp_min(0).sqrt() * (1 + 8 * (images.shape[2] + r) * eps) + k**0.5 * (missed + rounding)
+    form = torch.bmm(T.mT, T)
+    eps = _ROUNDING * (images.shape[2] + r) * torch.finfo(images.dtype).eps
+    size = form.diagonal(dim1=1, dim2=2).sum(1)  # small, flat cells have images that differ, and so a large T
+    peak = _peak(form, corners, eps * size)
+    return peak.clamp_min(0).sqrt() * (1 + eps) + k**0.5 * (missed + eps * size.sqrt())
 
 
 def _linear(corners: Tensor, images: Tensor) -> Tensor:
@@ -34,8 +35,8 @@ def _linear(corners: Tensor, images: Tensor) -> Tensor:
     return torch.bmm(torch.linalg.solve_triangular(R, images.mT, upper=True, left=False), Q.mT).nan_to_num_(0, 0, 0)
 
 
-def _peak(form: Tensor, corners: Tensor) -> Tensor:
-    """max vᵀCv (M,) over unit v of cells (M, k, r), for C (M, r, r).
+def _peak(form: Tensor, corners: Tensor, slack: Tensor) -> Tensor:
+    """max vᵀCv (M,) over unit v of cells (M, k, r), for C (M, r, r) with eigenvalues that may be off by ``slack`` (M,).
 
     A largest point within a cell is a top eigenvector of C on the cell's span.  Where one is found that is not in the
     cell, neither it nor its opposite, a facet has the largest: from any top eigenvector in the cell the arc to this one
@@ -44,7 +45,7 @@ def _peak(form: Tensor, corners: Tensor) -> Tensor:
     k = corners.shape[1]
     Q, R = torch.linalg.qr(corners.mT)  # (M, r, k), (M, k, k)
     value, vectors = torch.linalg.eigh(torch.bmm(Q.mT, torch.bmm(form, Q)))
-    peak = value[:, -1]
+    peak = value[:, -1] + slack
     if k == 1 or k > _MOST_CORNERS:
         return peak
     span = R.diagonal(dim1=1, dim2=2).abs().amin(1)
@@ -55,7 +56,7 @@ def _peak(form: Tensor, corners: Tensor) -> Tensor:
     if outside.numel() == 0:
         return peak
     others = [[j for j in range(k) if j != i] for i in range(k)]
-    facets = torch.stack([_peak(form[outside], corners[outside][:, rest]) for rest in others])
-    peak = peak.clone()
-    peak[outside] = torch.minimum(peak[outside], facets.amax(0) * _ACROSS)
+    more = slack[outside] / span[outside]  # how far rounding may turn a facet
+    facets = torch.stack([_peak(form[outside], corners[outside][:, rest], more) for rest in others])
+    peak[outside] = torch.minimum(peak[outside], facets.amax(0) + more)
     return peak

@@ -33,11 +33,12 @@ class BoundKind(Word):
 
 @dataclass(frozen=True)
 class Bounds:
-    """lower ≤ γ°(G_k) ≤ upper, each (P,).  Only ``upper`` may enter a certificate."""
+    """lower ≤ γ°(G_k) ≤ upper, each (P,).  Only ``upper`` may enter a certificate.  stack: G, where it was formed."""
 
     lower: Tensor
     upper: Tensor
     kind: BoundKind = BoundKind.EXACT
+    stack: Stack | None = None
 
 
 class Gauge(Placed, ABC):

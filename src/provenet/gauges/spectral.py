@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from provenet.variable import Stack
+from provenet.vectors import unit
 
 
 def spectral_norms(stack: Stack) -> Tensor:
@@ -15,6 +16,17 @@ def spectral_norms(stack: Stack) -> Tensor:
     if min(stack.shape[1:]) == 1:
         return torch.linalg.vector_norm(unit, dim=(1, 2)) * size[:, 0, 0]
     return torch.linalg.eigvalsh(gram(unit))[:, -1].clamp_min(0).sqrt() * size[:, 0, 0]
+
+
+def leading_pairs(stack: Stack, most: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Singular values (P, m), falling, left (P, m, p) and right (P, m, q) vectors, by the smaller Gram side: good for
+    those that are not far below the largest."""
+    wide = stack.shape[1] < stack.shape[2]
+    square, basis = torch.linalg.eigh(gram(stack))
+    sigma = square.flip(1)[:, :most].clamp_min(0).sqrt()
+    own = basis.flip(2)[:, :, :most].mT  # (P, m, ·)
+    other = unit(own @ (stack if wide else stack.mT))
+    return (sigma, own, other) if wide else (sigma, other, own)
 
 
 def gram(stack: Stack) -> Tensor:

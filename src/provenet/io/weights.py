@@ -18,7 +18,7 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from provenet.blocks import CNN, MLP
-from provenet.io.folder import write_atomically
+from provenet.files import write_atomically
 from provenet.statement import Statement
 from provenet.variable import Factors
 

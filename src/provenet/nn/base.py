@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, TypedDict
 
@@ -131,6 +131,24 @@ class TwoLayer(nn.Module):
     def biased(self, output: Tensor) -> Tensor:
         """Outputs (…, c) with the bias."""
         return output if self.bias is None else output + self.bias
+
+    def features(self, x: Tensor) -> Tensor:
+        """The activated hidden values, as a next block takes them: (b, N) of samples in a table; (b, N, …) of images
+        and sequences, neurons as channels; (b, s, N) of tokens, neurons last, or (b, s, N·r) where a neuron has r
+        values a token, one neuron after the other."""
+        x = self.lift(x.to(self.first.dtype))
+        return self.laid_out(self.activated(x, self.hidden(x, self.first)))
+
+    neuron_axis: int = -1  # of `features`
+
+    def laid_out(self, hidden: Tensor) -> Tensor:
+        """Hidden values in the order of `features`."""
+        return hidden
+
+    def features_shape(self, sample: Sequence[int]) -> tuple[int, ...]:
+        """The shape of the features of a sample of this shape."""
+        with torch.no_grad():
+            return tuple(self.features(self.first.new_zeros(1, *sample)).shape[1:])
 
     def activated(self, x: Tensor, hidden: Tensor) -> Tensor:
         """The hidden values where a neuron is open, zero elsewhere."""

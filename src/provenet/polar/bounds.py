@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -37,7 +38,8 @@ def polar_bounds(
     against: what the largest will be compared with; far beyond it, it need not be known as well (`Gauge.largest`).
     """
     if not is_large(operator):
-        return gauge.largest(operator.adjoint(theta), against)
+        stack = operator.adjoint(theta)
+        return replace(gauge.largest(stack, against), stack=stack)
     if not gauge.spectral or _exact(operator, final):
         return _by_gates(operator, gauge, theta, against)
     steps, tol = _FINAL if final else _LOOK

@@ -6,7 +6,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.certificates import DualPoint, Gap, duality_gap
+from provenet.certificates import DualPoint, Gap, Mixture, duality_gap, judged
 from provenet.problem import Program, Units
 from provenet.reductions import Reduction
 from provenet.solvers.needs import Ability
@@ -26,6 +26,8 @@ from provenet.variable import Factors
 State = TypeVar("State")
 
 _BEYOND = 1.01  # a polar this much beyond β, and zero is far from optimal
+_WORTH_MIXING = 3e8  # multiply-adds of A(Z) from which on a search for a better dual point costs less than steps do
+_WORTH_PROVING = 0.05  # of the gap: what a mixture must promise, to have its polars bounded
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,10 @@ class Method(ABC, Generic[State]):
     def offer(self, task: Task) -> Offer:
         """What it would take for a program that it does not refuse; cheap to ask, as `refuses` is."""
         return Offer(self.memory(task.program))
+
+    def pause(self, program: Program[Any]) -> int:
+        """Steps between two looks, for a program of this size."""
+        return self.check_every
 
     def ends(self, program: Program[Any]) -> bool:
         """Whether nothing follows where it was asked for by name; else those that finish do, if it stops short."""
@@ -197,6 +203,8 @@ class _Course:
         self.best_gap = self.best_primal = math.inf
         self.proven: DualPoint | None = None
         self.judged: DualPoint | None = None
+        mixes = product_size(program) >= _WORTH_MIXING and Mixture.serves(program)
+        self.mixture = Mixture(program) if mixes else None  # then a dual point holds for all that come after it
         self.history: list[Record] = []
 
     @property
@@ -213,13 +221,14 @@ class _Course:
             return Status.SOLVED
         progress_gap, since_progress, next_look = math.inf, 0, 0
         max_steps = method.max_steps if self.limits.max_steps is None else self.limits.max_steps
+        pause = method.pause(program)
         self.state = method.init(program, start)
         while True:
             out_of_steps, out_of_time = self.step >= max_steps, deadline.over()
             finished = method.finished(self.state)
             if self.step >= next_look or out_of_steps or out_of_time or finished:
-                next_look = self.step + _until_next_look(self.step, method.check_every)
-                gap = self._look()
+                next_look = self.step + _until_next_look(self.step, pause)
+                own, gap = self._look()
                 if not _finite(gap):
                     return Status.NONFINITE
                 record = self._record(gap)
@@ -235,7 +244,7 @@ class _Course:
                     return Status.TIME_LIMIT if out_of_time else Status.MAX_STEPS
                 if finished or since_progress >= method.patience:
                     return Status.STALLED
-                self.state = method.look(program, self.state, gap)
+                self.state = method.look(program, self.state, own)
             self.state = method.step(program, self.state)
             self.step += 1
 
@@ -244,27 +253,43 @@ class _Course:
         if self.state is None or self.seen == self.step:
             return
         with deadline.within(0.0):
-            gap = self._look()
+            _, gap = self._look()
         if _finite(gap):
             self._record(gap)
 
-    def _look(self) -> Gap:
-        """The gap where the run stands; the best point is kept."""
+    def _look(self) -> tuple[Gap, Gap]:
+        """The gap where the run stands, by its own gradient, and by the best dual point so far; the best point is kept.
+
+        They are the same where points are not mixed."""
         point = self.method.point(self.program, self.state)
         if self.at_zero is not None and point.penalty == 0 and not bool(point.prediction.any()):  # most begin there
-            gap = self.at_zero
+            own = self.at_zero
         else:
-            gap = duality_gap(self.program, point.prediction, point.penalty)
+            own = duality_gap(self.program, point.prediction, point.penalty)
         self.seen = self.step
-        if _finite(gap):
-            self.judged = better(self.judged, gap.at)
-            self.proven = better(self.proven, gap.at, point.dual)
-            # where the polar is bounds, not a number, the gap may favour a worse network: the objective decides
-            exact = self.program.gauge.exact_polar or gap.relative <= self.limits.tol
-            if gap.absolute < self.best_gap if exact else gap.primal < self.best_primal:
-                self.best, self.best_primal = point, gap.primal
-            self.best_gap = min(self.best_gap, gap.absolute)
-        return gap
+        if not _finite(own):
+            return own, own
+        self.judged = better(self.judged, own.at)
+        gap = own if self.mixture is None else self._by_best_dual(own, self.mixture)
+        self.proven = better(self.proven, self.judged, point.dual)
+        # where the polar is bounds, not a number, or the dual point all points', the gap may favour a worse network:
+        # the objective decides
+        exact = self.mixture is None and (self.program.gauge.exact_polar or gap.relative <= self.limits.tol)
+        if gap.absolute < self.best_gap if exact else gap.primal < self.best_primal:
+            self.best, self.best_primal = point, gap.primal
+        self.best_gap = min(self.best_gap, gap.absolute)
+        return own, gap
+
+    def _by_best_dual(self, own: Gap, mixture: Mixture) -> Gap:
+        """The gap by whatever proves most: a mixture of the gradients seen, where that promises to."""
+        mixture.add(own.at.theta, own.pull)
+        known = -math.inf if self.judged is None else self.judged.lower
+        open_gap = own.primal - known
+        if open_gap > self.limits.tol * abs(own.primal):
+            theta = mixture.better(known, _WORTH_PROVING * open_gap)
+            if theta is not None:
+                self.judged = better(self.judged, judged(self.program, theta, final=False))
+        return own if self.judged is None else replace(own, at=self.judged)
 
     def _record(self, gap: Gap) -> Record:
         record = Record(self.step, self.seconds, gap.primal, gap.dual, gap.relative)

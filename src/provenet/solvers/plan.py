@@ -20,6 +20,7 @@ from provenet.solvers.interior.ipm import IPM
 from provenet.solvers.interior.pairs.working_set import WorkingSet
 from provenet.solvers.loop import Method, Refused
 from provenet.solvers.neurons.bm import BM
+from provenet.solvers.neurons.lbfgs.method import LBFGS
 from provenet.solvers.offers import Offer, Task
 from provenet.solvers.reference.cvx import CVX
 from provenet.solvers.stacks.admm import ADMM
@@ -33,6 +34,7 @@ _ALL: tuple[type[Method[Any]], ...] = (
     ActiveIPM,
     APG,
     BM,
+    LBFGS,
     ConeBM,
     Subspace,
     CVX,

@@ -44,7 +44,7 @@ def solve(
     method: "auto", a name, or a method object; ``solution.method`` says what ran.  By what they iterate on:
 
         stacks      "admm", "apg", "subspace"
-        neurons     "bm"
+        neurons     "bm", and "lbfgs" for much data
         interior    "ipm", "active_ipm"; for ReLU "working_set", "copositive", "copositive_dual"
         cones       for ReLU: "cone_admm", "cone_bm", "frank_wolfe", "cutting_plane", "closed_form"
         reference   "cvx", through CVXPY

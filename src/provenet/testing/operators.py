@@ -66,11 +66,32 @@ def _check_factors(op: Operator, generator: torch.Generator, tol: float) -> None
         left, right = op.adjoint_factors(residual, factors)
         assert_close(left, torch.einsum("npq,nq->np", slope, factors.right), tol, "A* on factors, G v")
         assert_close(right, torch.einsum("npq,np->nq", slope, factors.left), tol, "A* on factors, Gᵀ u")
+        prediction, back = op.both_ways(factors)
+        assert_close(prediction, op.forward_factors(factors), tol, "both_ways, forward")
+        for mine, other, name in zip(back(residual), (left, right), ("G v", "Gᵀ u"), strict=True):
+            assert_close(mine, other, tol, f"both_ways, {name}")
+        _check_alone(op, factors, tol)
         jacobian = op.jacobian(factors)
         pulled = (jacobian * residual).flatten(2).sum(2)
         assert_close(pulled, torch.cat([left, right], dim=1), tol, "jacobian against A* on factors")
         second = op.second_layer_columns(factors.left, factors.gate)
         assert_close(second, jacobian[:, p:], tol, "second_layer_columns against the jacobian")
+
+
+def _check_alone(op: Operator, factors: Factors, tol: float) -> None:
+    """Each neuron's own outputs add up to all of theirs, on some samples; and first layers may be turned."""
+    together = op.forward_factors(factors)
+    n = len(together)
+    if factors.n_neurons:
+        for rows in (slice(0, n), slice(n // 3, n // 3 + (n + 1) // 2)):
+            assert_close(op.alone(factors, rows).sum(0), together[rows], tol, "the sum of neurons alone")
+    axes = op.along_axes()
+    if axes is not None:
+        assert_close(axes.basis.T @ axes.basis, op.space.eye(op.p), tol, "VᵀV of principal axes")
+        assert axes.moments.shape == (op.p,), "moments along axes: wrong shape"
+        assert float(axes.moments.min()) >= 0, "moments along axes: a negative one"
+        turned = Factors(factors.left @ axes.basis, factors.right, factors.gate)
+        assert_close(axes.operator.forward_factors(turned), together, tol, "A along principal axes")
 
 
 def _check_rounding(operator: Operator, generator: torch.Generator) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -11,6 +12,16 @@ from torch import Tensor
 
 from provenet.space import Placed, Space
 from provenet.variable import Factors, Stack
+
+Backward = Callable[[Tensor], tuple[Tensor, Tensor]]
+
+
+class Axes(NamedTuple):
+    """A(V Z') = A'(Z'): the operator A', V (p, p) orthonormal, and the data's second moments along its columns (p,)."""
+
+    operator: Operator
+    basis: Tensor
+    moments: Tensor
 
 
 class GatedRows(NamedTuple):
@@ -53,6 +64,20 @@ class Operator(Placed, ABC):
     @abstractmethod
     def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         """(G_{k(j)} v_j, G_{k(j)}ᵀ u_j) with G = A*(R), without forming G: shapes (N, p), (N, q)."""
+
+    def both_ways(self, factors: Factors) -> tuple[Tensor, Backward]:
+        """`forward_factors`, and `adjoint_factors` at these neurons as a function of the residual: what both need is
+        made once, where it can be kept."""
+        return self.forward_factors(factors), lambda residual: self.adjoint_factors(residual, factors)
+
+    def alone(self, factors: Factors, rows: slice) -> Tensor:
+        """A(u_j v_jᵀ) of each neuron on some samples in a row, (N, b, …, c)."""
+        single = [factors.select(slice(j, j + 1)) for j in range(factors.n_neurons)]
+        return torch.stack([self.forward_factors(neuron)[rows] for neuron in single])
+
+    def along_axes(self) -> Axes | None:
+        """With first layers along the principal axes of the data, where they have such, and finding them pays."""
+        return None
 
     @property
     def gated_rows(self) -> GatedRows | None:

@@ -14,9 +14,9 @@ from typing_extensions import Self
 
 from provenet import batches
 from provenet.operators.bases import lanes
-from provenet.operators.bases.base import Operator
+from provenet.operators.bases.base import Axes, Operator
 from provenet.operators.bases.batched import NeuronsByBatch
-from provenet.operators.bases.rank import is_affordable, paying_span
+from provenet.operators.bases.rank import is_affordable, paying_span, principal_axes
 from provenet.operators.bases.samples import BoundedBySamples
 from provenet.space import Space
 from provenet.variable import Factors, Stack
@@ -58,6 +58,17 @@ class FeatureOperator(BoundedBySamples):
             return torch.zeros_like(factors.left), torch.zeros_like(factors.right)
         left, right = lanes.adjoint(self.features, factors.gate, factors.left, self._by_cell(factors.right), residual)
         return left, (right if self.cells_first else right.transpose(1, 2)).reshape(-1, self.q)
+
+    def alone(self, factors: Factors, rows: slice) -> Tensor:
+        pooled = lanes.hidden(self.features[rows], factors.gate, factors.left)
+        return torch.bmm(pooled.mT, self._by_cell(factors.right))
+
+    def along_axes(self) -> Axes | None:
+        found = principal_axes(self.features)
+        if found is None:
+            return None
+        basis, moments = found
+        return Axes(self._with(features=self.features @ basis), basis, moments)
 
     def _by_cell(self, right: Tensor) -> Tensor:
         """Second layers (N, q) as (N, a, c)."""

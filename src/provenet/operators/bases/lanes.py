@@ -62,3 +62,11 @@ def adjoint(features: Tensor, gate: Tensor, left: Tensor, right: Tensor, residua
         back = (flat @ residual[rows].T).view(*first.shape[:2], -1)  # (K·a, w, b)
         towards_left.baddbmm_(back, some)
     return lanes.gather(towards_left).sum(1), lanes.gather(towards_right.view(second.shape))
+
+
+def hidden(features: Tensor, gate: Tensor, left: Tensor) -> Tensor:
+    """F_{k(j)} u_j, (N, a, n)."""
+    lanes = Lanes(features, gate)
+    first = lanes.spread(left.unsqueeze(1))
+    tiles = [torch.bmm(first, some.transpose(1, 2)) for _, some in lanes.tiles()]  # each (K·a, w, b)
+    return lanes.gather(torch.cat(tiles, 2))

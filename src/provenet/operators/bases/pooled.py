@@ -18,7 +18,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from provenet import batches, memory
-from provenet.operators.bases.base import Operator
+from provenet.operators.bases.base import Axes, Operator
 from provenet.operators.bases.batched import BatchedOperator
 from provenet.operators.bases.features import FeatureOperator, narrowed
 from provenet.variable import Factors, Stack
@@ -103,6 +103,16 @@ class PooledOperator(BatchedOperator):
         if self.kept is None:
             return super().adjoint_factors(residual, factors)
         return self.kept.adjoint_factors(residual, factors)
+
+    def alone(self, factors: Factors, rows: slice) -> Tensor:
+        if self.kept is not None:
+            return self.kept.alone(factors, rows)
+        right = factors.right.view(factors.n_neurons, *self._cell_shape)
+        pooled = self.pooled(rows, factors).transpose(0, 1)  # (N, b, a)
+        return torch.bmm(pooled, right if self.cells_first else right.transpose(1, 2))
+
+    def along_axes(self) -> Axes | None:
+        return None if self.kept is None else self.kept.along_axes()
 
     def jacobian(self, factors: Factors) -> Tensor:
         return super().jacobian(factors) if self.kept is None else self.kept.jacobian(factors)

@@ -8,6 +8,8 @@ from torch import Tensor
 from provenet import deadline
 
 _ROWS = 2**16  # at a time, where they pass through a factorisation
+_MOST_AXES = 2_000  # an eigenproblem of this size takes seconds
+_TYPICAL = 16  # rows for each direction show the data's axes as well as all of them would
 _PAYS = 0.9  # of the directions: with more of them in use, fewer are not worth the change
 
 
@@ -36,3 +38,16 @@ def paying_span(rows: Tensor) -> Tensor | None:
     """The `span` (p, r), where it is so much smaller than p that it pays."""
     basis = span(rows)
     return basis if basis.shape[1] <= _PAYS * rows.shape[-1] else None
+
+
+def principal_axes(rows: Tensor) -> tuple[Tensor, Tensor] | None:
+    """(V, λ): eigenvectors (p, p) and eigenvalues (p,), falling, of the second moments of rows (…, p), in their
+    precision; of evenly spaced ones where there are many.  None where p is large, or there is no time."""
+    p = rows.shape[-1]
+    flat = rows.reshape(-1, p)
+    stride = max(1, len(flat) // (_TYPICAL * p))
+    flat = flat[::stride]
+    if p > _MOST_AXES or not deadline.affords(flat.numel() * p + 10.0 * p**3):
+        return None
+    values, vectors = torch.linalg.eigh((flat.T @ flat).to(torch.float64).mul_(stride))
+    return vectors.flip(1).to(rows.dtype).contiguous(), values.flip(0).clamp_min(0).to(rows.dtype)

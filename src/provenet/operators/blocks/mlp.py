@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import cached_property
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from typing_extensions import Self
 
 from provenet import batches
-from provenet.operators.bases.base import GatedRows, Operator
+from provenet.operators.bases.base import Axes, Backward, GatedRows, Operator
 from provenet.operators.bases.features import FeatureOperator
-from provenet.operators.bases.rank import is_affordable, paying_span
+from provenet.operators.bases.rank import is_affordable, paying_span, principal_axes
 from provenet.space import Space
 from provenet.variable import Factors, Stack
+
+
+class _Tile(NamedTuple):
+    """Some rows; what each neuron's gate lets through there (N, rows), None: all; and its hidden values (N, rows)."""
+
+    rows: slice
+    mask: Tensor | None
+    hidden: Tensor
 
 
 class MLPOperator(Operator):
@@ -72,13 +82,40 @@ class MLPOperator(Operator):
         return out
 
     def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
-        left, right = torch.zeros_like(factors.left), torch.zeros_like(factors.right)
+        return self._back(residual, factors, (self._seen(factors, rows) for rows in self._tiles(factors.n_neurons)))
+
+    def both_ways(self, factors: Factors) -> tuple[Tensor, Backward]:
+        if 2 * factors.n_neurons * self.n * self.dtype.itemsize > batches.KEPT:
+            return super().both_ways(factors)
+        out = self.space.empty(*self.output_shape)
+        kept = []
         for rows in self._tiles(factors.n_neurons):
-            mask = self._mask(factors, rows)
+            kept.append(self._seen(factors, rows))
+            torch.mm(kept[-1].hidden.T, factors.right, out=out[rows])
+        return out, lambda residual: self._back(residual, factors, kept)
+
+    def _back(self, residual: Tensor, factors: Factors, tiles: Iterable[_Tile]) -> tuple[Tensor, Tensor]:
+        left, right = torch.zeros_like(factors.left), torch.zeros_like(factors.right)
+        for rows, mask, hidden in tiles:
             back = factors.right @ residual[rows].T  # (N, rows)
             left.addmm_(back if mask is None else back.mul_(mask), self.X[rows])
-            right.addmm_(self._hidden(factors, rows, mask), residual[rows])
+            right.addmm_(hidden, residual[rows])
         return left, right
+
+    def _seen(self, factors: Factors, rows: slice) -> _Tile:
+        mask = self._mask(factors, rows)
+        return _Tile(rows, mask, self._hidden(factors, rows, mask))
+
+    def alone(self, factors: Factors, rows: slice) -> Tensor:
+        hidden = self._hidden(factors, rows, self._mask(factors, rows))
+        return hidden.unsqueeze(2) * factors.right.unsqueeze(1)
+
+    def along_axes(self) -> Axes | None:
+        found = principal_axes(self.X)
+        if found is None:
+            return None
+        basis, moments = found
+        return Axes(self._with(X=self.X @ basis), basis, moments)
 
     @property
     def gated_rows(self) -> GatedRows:

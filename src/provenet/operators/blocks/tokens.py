@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from provenet.operators.bases.base import Operator
+from provenet.operators.bases.base import Axes, Operator
 from provenet.operators.bases.pooled import PooledOperator
 from provenet.operators.blocks.mlp import MLPOperator
 from provenet.operators.wrappers.base import Wrapper
@@ -97,6 +97,10 @@ class TokenRowsOperator(Wrapper):
         by_sample = torch.linalg.vector_norm(residual.flatten(1), dim=1)
         total = float((self.sizes * by_sample).sum())
         return super().rounding(residual) + _TRANSFORM_DEPTH * torch.finfo(self.dtype).eps * total
+
+    def along_axes(self) -> Axes | None:
+        found = self.inner.along_axes()
+        return None if found is None else found._replace(operator=self._with(inner=found.operator))
 
     def reduced(self) -> tuple[Operator, Tensor] | None:
         reduced = self.inner.reduced()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from typing_extensions import Self
 
-from provenet.operators.bases.base import Operator
+from provenet.operators.bases.base import Backward, Operator
 from provenet.variable import Factors, Stack
 
 
@@ -53,6 +53,10 @@ class Wrapper(Operator):
     def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         left, right = self.inner.adjoint_factors(self._flat(residual), self.lowered(factors))
         return self._raised(left, right, factors)
+
+    def both_ways(self, factors: Factors) -> tuple[Tensor, Backward]:
+        prediction, back = self.inner.both_ways(self.lowered(factors))
+        return prediction.view(self.output_shape), lambda residual: self._raised(*back(self._flat(residual)), factors)
 
     def _flat(self, residual: Tensor) -> Tensor:
         """As predictions of the inner operator are shaped."""

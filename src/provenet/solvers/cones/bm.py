@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,8 +39,8 @@ _FAR = 5e-3  # a round that lowers the objective by more than this part of it is
 _SLACK = 1e-12  # a polar this close to β is no violation
 _CHUNK = 64  # gates searched at a time,
 _SEARCH_SHARE = 0.3  # in this part of the time left
+_HARD = 0.5  # of β: pulls this far beyond it are far from the end
 _SMALL = 1e-3  # of a neuron's usual size: what new ones begin with
-_HELPS = 1e-7  # of the objective: neurons that lower it by less are not worth their while
 
 
 @dataclass(frozen=True)
@@ -135,23 +136,39 @@ class ConeBM(Method[ConeBMState]):
         return Point.of(state.place.factors, state.place.prediction)
 
 
+Search = Callable[[Region, Stack], Tensor]  # unit vectors u_k of the cones
+
+
+class Violating(NamedTuple):
+    """Gates (M,), ‖G_kᵀu‖ − β, and unit u (M, p) of their cones, v (M, q) with uᵀG_kv = −‖G_kᵀu‖."""
+
+    gates: Tensor
+    excess: Tensor
+    u: Tensor
+    v: Tensor
+
+
 def escape(program: Program[ConeGauge], at: Place, most: int) -> Place | None:
     """``at`` with up to ``most`` neurons more, and a smaller objective; None where no gate offers one.
 
-    First the neurons that a glance finds, then, where these do not help, those of a thorough search."""
+    The neurons that a glance finds, as long as some pull hard; then those of a thorough search."""
     slope = program.operator.adjoint(program.loss.gradient(at.prediction))
-    for search in (glance_at, peaks_of):
-        found = violating(program, slope, most, search)
-        there = None if found is None else _with_atoms(program, at, *found)
-        if there is not None and there.value < at.value - _HELPS * abs(at.value):
-            return there
-        if deadline.over():
-            return None
+    found = violating(program, slope, most, lambda region, some: glance(region, some).u)
+    if found is None or float(found.excess.max()) < _HARD * program.beta:
+        peaks = violating(program, slope, most, lambda region, some: region.peaks(some, above=program.beta))
+        found = _joined(peaks, found)
+    there = None if found is None else _with_atoms(program, at, found)
     return there if there is not None and there.value < at.value else None
 
 
-def _with_atoms(program: Program[ConeGauge], at: Place, gates: Tensor, excess: Tensor, u: Tensor, v: Tensor) -> Place:
+def _joined(some: Violating | None, more: Violating | None) -> Violating | None:
+    both = [one for one in (some, more) if one is not None]
+    return Violating(*(torch.cat(parts) for parts in zip(*both, strict=True))) if both else None
+
+
+def _with_atoms(program: Program[ConeGauge], at: Place, found: Violating) -> Place:
     """All neurons with their best amplitudes; those of one gate that nearly agree become one."""
+    gates, excess, u, v = found
     typical = float(at.factors.sizes().mean()) if at.factors.n_neurons else 1.0
     atoms = Factors(u, v, gates).scaled((_SMALL * typical) ** 0.5)
     there = best_amplitudes(program, place(program, Factors.join(at.factors, atoms)))
@@ -163,22 +180,8 @@ def _with_atoms(program: Program[ConeGauge], at: Place, gates: Tensor, excess: T
     return min(there, place(program, merge(there.factors)), key=lambda one: one.value)
 
 
-Search = Callable[[Region, Stack], Tensor]
-
-
-def glance_at(region: Region, slope: Stack) -> Tensor:
-    return glance(region, slope).u
-
-
-def peaks_of(region: Region, slope: Stack) -> Tensor:
-    return region.peaks(slope)
-
-
-def violating(
-    program: Program[ConeGauge], slope: Stack, most: int, search: Search
-) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
-    """Up to ``most`` gates with ‖G_kᵀu‖ > β for some unit u of their cone: (gates, ‖G_kᵀu‖ − β, u, v), where v is the
-    unit vector for which uᵀG_kv = −‖G_kᵀu‖."""
+def violating(program: Program[ConeGauge], slope: Stack, most: int, search: Search) -> Violating | None:
+    """Up to ``most`` gates with ‖G_kᵀu‖ > β for some unit u of their cone that the search finds."""
     rough = spectral_norms(slope)
     order = torch.argsort(rough, descending=True)
     parts = []
@@ -195,4 +198,4 @@ def violating(
         return None
     gates, excess, u, v = (torch.cat(some) for some in zip(*parts, strict=True))
     top = torch.argsort(excess, descending=True)[:most]
-    return gates[top], excess[top], u[top], v[top]
+    return Violating(gates[top], excess[top], u[top], v[top])

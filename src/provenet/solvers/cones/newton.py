@@ -24,6 +24,7 @@ from provenet.variable import Factors
 
 _ROUNDS = 5  # of adding walls
 _TRIES = 6  # dampings
+_DAMPINGS, _MORE = 4, 10.0  # of a Hessian along the faces
 _STILL = 1e-11  # a steepest descent below this part of β·‖weights‖ is zero
 _FLAT = 1e-14  # a promised decrease below this part of the objective drowns in rounding
 _BACKTRACKS = 40
@@ -54,7 +55,7 @@ def _formed(program: Program, region: Region, at: Place, slope: Tensor, damping:
     """
     factors, p = at.factors, at.factors.left.shape[1]
     tried = damping
-    for attempt in range(_TRIES):
+    for attempt in range(_DAMPINGS):
         pull = factors.left - slope[:, :p] / (program.beta * (1 + tried))
         walls = walls_of(region, project(region.rows, region.signs[factors.gate], pull))
         if deadline.over() or not FaceModel.affordable(walls, at):
@@ -71,7 +72,7 @@ def _formed(program: Program, region: Region, at: Place, slope: Tensor, damping:
                     return FaceMove(there, max(tried * (0.2 if smaller else 1.0), 1e-8))
                 if deadline.over():
                     return None
-        tried = max(8 * tried, 1e-3)
+        tried = max(_MORE * tried, 1.0)  # less would leave the walls where they are
     return None
 
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from provenet import deadline
 from provenet.certificates import Gap
 from provenet.gauges import ProxGauge
+from provenet.gauges.spectral import leading_pairs
 from provenet.polar import is_large
 from provenet.problem import Program
 from provenet.solvers.loop import Limits, Method, Point, run
@@ -111,7 +112,7 @@ class Subspace(Method[SubspaceState]):
         """The top left singular vectors of gates whose polar is beyond β."""
         slope = program.operator.adjoint(program.loss.gradient(at.prediction))
         gates = torch.nonzero(program.gauge.polar(slope).upper > program.beta).flatten()
-        sigma, left, right = _top_pairs(slope[gates], self.directions)
+        sigma, left, right = leading_pairs(slope[gates], self.directions)
         gate, rank = torch.nonzero(sigma > program.beta, as_tuple=True)
         return Factors(left[gate, rank], right[gate, rank], gates[gate])
 
@@ -138,16 +139,6 @@ class Subspace(Method[SubspaceState]):
             return None
         left = _times(basis[found.gate].mT, found.left)
         return Place(Factors(left, found.right, groups.names[found.gate]), there.prediction, there.value)
-
-
-def _top_pairs(slope: Tensor, most: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Singular values (K, m), falling, left (K, m, p) and right (K, m, q) vectors, by the smaller Gram side."""
-    wide = slope.shape[1] <= slope.shape[2]
-    square, basis = torch.linalg.eigh(slope @ slope.mT if wide else slope.mT @ slope)
-    sigma = square.flip(1)[:, :most].clamp_min(0).sqrt()
-    own = basis.flip(2)[:, :, :most].mT  # (K, m, ·)
-    other = unit(own @ (slope if wide else slope.mT))
-    return (sigma, own, other) if wide else (sigma, other, own)
 
 
 def _orthonormal(rows: Tensor) -> Tensor:

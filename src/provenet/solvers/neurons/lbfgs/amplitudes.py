@@ -1,0 +1,96 @@
+"""The best sizes of neurons with given directions, at any size of the data.
+
+    min_{s ≥ 0}  L(Σ_j s_j A(a_j b_jᵀ)) + β Σ_j s_j,    a_j, b_j unit vectors
+
+Values and slopes are of all samples; the Hessian, which only guides, is of some.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from provenet import batches, deadline
+from provenet.problem import Program
+from provenet.solvers.neurons.amplitudes import nonnegative_quadratic
+from provenet.solvers.neurons.lbfgs.coordinates import Coordinates
+from provenet.variable import Factors
+
+_STEPS = 4
+_BACKTRACKS = 8
+_RIDGE = 1e-6  # of the largest diagonal entry
+_TYPICAL = 1e-3  # of a typical curvature: where a loss has none of its own, it still ends
+_ENOUGH = 1e-6  # of the objective: a step that gains less is the last
+_PIECES = 8  # of samples in a row, evenly spaced, where not all are looked at
+
+
+def amplitudes(program: Program, here: Coordinates, directions: Factors, sizes: Tensor) -> Tensor:
+    """Sizes (N,) ≥ 0 with no larger objective than those given, for neurons of unit layers."""
+    now = _Sized(program, here, directions, sizes)
+    for _ in range(_STEPS):
+        hessian = _hessian(program, here, directions, now.prediction)
+        hessian.diagonal().add_(_RIDGE * hessian.diagonal().max() + 1e-300)
+        target = nonnegative_quadratic(hessian, now.slope() - hessian @ now.sizes, now.sizes)
+        there = _towards(now, target)
+        if there is None:
+            break
+        gained, now = now.value - there.value, there
+        if gained <= _ENOUGH * abs(now.value) or deadline.over():
+            break
+    return now.sizes
+
+
+class _Sized:
+    """Where neurons of these sizes stand."""
+
+    def __init__(self, program: Program, here: Coordinates, directions: Factors, sizes: Tensor):
+        self.program, self.here, self.directions, self.sizes = program, here, directions, sizes
+        scaled = Factors(
+            directions.left, directions.right * sizes.to(here.dtype)[:, None], directions.gate
+        )  # all of it in the second layer: the slope is then known of neurons of size zero as well
+        rough, self._back = here.operator.both_ways(scaled)
+        self.prediction = rough.to(torch.float64)
+        self.value = float(program.loss.value(self.prediction)) + program.beta * float(sizes.sum())
+
+    def at(self, sizes: Tensor) -> _Sized:
+        return _Sized(self.program, self.here, self.directions, sizes)
+
+    def slope(self) -> Tensor:
+        """By each size, (N,)."""
+        _, towards = self._back(self.program.loss.gradient(self.prediction).to(self.here.dtype))
+        return (towards * self.directions.right).sum(1, dtype=torch.float64) + self.program.beta
+
+
+def _towards(now: _Sized, target: Tensor) -> _Sized | None:
+    length = 1.0
+    for _ in range(_BACKTRACKS):
+        there = now.at(now.sizes + length * (target - now.sizes) if length < 1 else target)
+        if there.value < now.value:
+            return there
+        length /= 4
+        if deadline.over():
+            break
+    return None
+
+
+def _hessian(program: Program, here: Coordinates, directions: Factors, prediction: Tensor) -> Tensor:
+    """(N, N), of as many samples as fit into a batch, scaled to all."""
+    loss = program.loss
+    n, each = len(prediction), prediction[0].numel()
+    total = torch.zeros(directions.n_neurons, directions.n_neurons, dtype=torch.float64)
+    rows = batches.count(directions.n_neurons * each, batches.WAVE)
+    pieces = [slice(0, n)] if rows >= n else _spaced(n, max(1, rows // _PIECES))
+    for piece in pieces:
+        columns = here.operator.alone(directions, piece).to(torch.float64)
+        some = loss.with_data(loss.target[piece], loss.sample_weight[piece])
+        bent = some.hessian_product(prediction[piece], columns)
+        total.addmm_(columns.flatten(1), bent.flatten(1).T)
+        typical = (some.local_curvature(prediction[piece]) * some.sample_weight).view_as(some.weight)
+        total.diagonal().add_((columns.square() * typical).flatten(1).sum(1), alpha=_TYPICAL)
+    seen = sum(piece.stop - piece.start for piece in pieces)
+    return total.mul_(n / seen)
+
+
+def _spaced(n: int, rows: int) -> list[slice]:
+    starts = [(n - rows) * piece // (_PIECES - 1) for piece in range(_PIECES)]
+    return [slice(start, start + rows) for start in starts]

@@ -1,0 +1,53 @@
+"""Neurons to add: the singular pairs of −A_k*Θ beyond β (maths: BM Thm 3.4 turned around)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from provenet.gauges.spectral import leading_pairs
+from provenet.polar import products_of, top_pairs
+from provenet.problem import Program
+from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot
+from provenet.variable import Factors, Stack
+from provenet.vectors import unit
+
+_A_GATE = 2  # at a time
+_ALIKE = 0.9  # the cosine from which on a neuron of the gate has this direction already
+_DEPTH = 6  # of the Krylov space, where A* is not formed
+
+
+def wanted(program: Program, here: Coordinates, at: Spot, pull: Stack | None, beyond: float, most: int) -> Factors:
+    """Unit neurons (u, v) with −uᵀ(A_k*Θ)v > ``beyond``, the largest first, that no neuron is alike.
+
+    pull (P, p, q): −A_k*Θ as the program has it, None where it is too large to be formed.
+    """
+    sigma, atoms = _by_products(program, here, at) if pull is None else _by_stack(here, pull, beyond)
+    order = torch.argsort(sigma, descending=True)
+    atoms = atoms.select(order[sigma[order] > beyond])
+    return atoms.select(~_alike(atoms, at.factors)).select(slice(0, most))
+
+
+def _by_stack(here: Coordinates, pull: Stack, beyond: float) -> tuple[Tensor, Factors]:
+    gates = torch.nonzero(torch.linalg.matrix_norm(pull) > beyond).flatten()
+    sigma, left, right = leading_pairs(pull[gates], _A_GATE)
+    atoms = Factors(left.flatten(0, 1), right.flatten(0, 1), gates.repeat_interleave(sigma.shape[1]))
+    return sigma.flatten(), here.enter(atoms)
+
+
+def _by_products(program: Program, here: Coordinates, at: Spot) -> tuple[Tensor, Factors]:
+    op = here.operator
+    theta = program.loss.gradient(at.prediction).to(here.dtype)
+    gates = op.space.arange(op.n_gates)
+    width = min(_A_GATE if op.n_gates > 1 else 4 * _A_GATE, op.p, op.q)
+    sigma, left, right = top_pairs(products_of(op, theta), gates, op.p, op.q, width, _DEPTH)
+    atoms = Factors(-left.flatten(0, 1), right.flatten(0, 1), gates.repeat_interleave(sigma.shape[1]))
+    return sigma.flatten(), atoms.to(op.space)
+
+
+def _alike(atoms: Factors, neurons: Factors) -> Tensor:
+    """Which of them have a neuron of their gate that points almost where they do, (m,)."""
+    if atoms.n_neurons == 0 or neurons.n_neurons == 0:
+        return torch.zeros(atoms.n_neurons, dtype=torch.bool)
+    cosine = (atoms.left @ unit(neurons.left).T) * (atoms.right @ unit(neurons.right).T)
+    return ((cosine > _ALIKE) & (atoms.gate[:, None] == neurons.gate)).any(1)

@@ -1,0 +1,164 @@
+"""Quasi-Newton on the neurons of programs with much data (BM eq. 17, 18).
+
+    min_{U,V}  L(Σ_k A_k(U_kV_kᵀ), Y) + β/2 Σ_k (‖U_k‖² + ‖V_k‖²)
+
+A step is one product with the data and one back, for few neurons, in float32: linear in samples and in the gates that
+are open.  L-BFGS on all weights at once, from scales that know the data's principal axes and the neurons' own sizes.
+At each look, whose A*Θ shows every gate, the gates beyond β offer neurons; a small convex program says how large each
+should be, new or old, and lets those go that are not needed.  Nothing in float32 is judged: the loop sees the neurons
+in float64, and their prediction anew.  Where float32 has no more to give, the same goes on in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from provenet.certificates import Gap
+from provenet.problem import Program
+from provenet.solvers.loop import Method, Point
+from provenet.solvers.needs import NUCLEAR
+from provenet.solvers.neurons.lbfgs.amplitudes import amplitudes
+from provenet.solvers.neurons.lbfgs.atoms import wanted
+from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot, spot
+from provenet.solvers.neurons.lbfgs.pairs import Pairs
+from provenet.solvers.neurons.lbfgs.scales import inverse_scales
+from provenet.solvers.neurons.lbfgs.search import wolfe_step
+from provenet.solvers.neurons.place import compress
+from provenet.solvers.offers import Offer, Task
+from provenet.variable import Factors
+from provenet.vectors import unit
+
+_RENEWED = 15  # steps after which scales are looked at anew
+_FINE = 1e-4  # a relative gap from which on float64 pays
+_BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth adding, while the gap is larger
+_PER_GATE = 2.5  # neurons a gate that is open has, about
+_CALLS = 4e7  # what a step's many small calls take, as multiply-adds
+
+
+@dataclass(frozen=True)
+class LBFGSState:
+    """scales (N, p + q): inverse curvatures, None where they are to be looked at.  stuck: no step was found.
+    exhausted: neither was a neuron to add."""
+
+    here: Coordinates
+    at: Spot
+    pairs: Pairs
+    scales: Tensor | None = None
+    age: int = 0
+    stuck: bool = False
+    exhausted: bool = False
+
+
+@dataclass(frozen=True)
+class LBFGS(Method[LBFGSState]):
+    """memory_pairs: steps that are remembered.  atoms: neurons that may join at a look, or a quarter of those there
+    are.  single: whether to begin in float32."""
+
+    memory_pairs: int = 80
+    atoms: int = 48
+    single: bool = True
+
+    name = "lbfgs"
+    needs = (NUCLEAR,)
+    check_every = 25
+    max_steps = 20_000
+
+    def pause(self, program: Program) -> int:
+        """A look, A* in float64, takes no more than a third of what steps do."""
+        task = Task(program, 1.0)
+        return max(self.check_every, math.ceil(3 * task.product / self._step_work(task)))
+
+    def memory(self, program: Program) -> int:
+        """The operator in float32, turned; what was remembered of steps; hidden values and their gates."""
+        op, neurons = program.operator, self._neurons(program)
+        data = op.kernel_rows * op.p * 3 + op.held_bytes // 2
+        seen = 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1])
+        remembered = 4 * self.memory_pairs * neurons * (op.p + op.q)
+        return 4 * math.ceil(data + seen + remembered) + 16 * math.prod(op.output_shape) * 8
+
+    def offer(self, task: Task) -> Offer:
+        program = task.program
+        look = 2 * task.product / self.pause(program)
+        steps = max(100 * task.decades - 50, 50) * max(task.hardship, 0.5) * (3 if program.loss.quadratic else 1)
+        setup = 16.0 * program.operator.p**3
+        return Offer(self.memory(program), setup, self._step_work(task) + look + _CALLS, steps, starts=True)
+
+    def _neurons(self, program: Program) -> float:
+        op = program.operator
+        return min(_PER_GATE * min(op.n_gates, 64), float(op.n_gates * min(op.p, op.q)))
+
+    def _step_work(self, task: Task) -> float:
+        """Two products of all neurons with the data, at twice the speed of float64, and with what is remembered."""
+        op, neurons = task.program.operator, self._neurons(task.program)
+        hidden = task.rows * (op.q // op.output_shape[-1]) * op.p
+        return neurons * (hidden + 4.0 * self.memory_pairs * (op.p + op.q))
+
+    def work(self, program: Program) -> float:
+        return self._step_work(Task(program, 1.0))
+
+    def init(self, program: Program, start: Factors | None) -> LBFGSState:
+        dtype = torch.float32 if self.single else torch.float64
+        return self._begun(program, Coordinates.of(program, dtype), start or program.nobody)
+
+    def _begun(self, program: Program, here: Coordinates, factors: Factors) -> LBFGSState:
+        return LBFGSState(here, spot(program, here, here.enter(factors)), Pairs(self.memory_pairs))
+
+    def step(self, program: Program, state: LBFGSState) -> LBFGSState:
+        if state.stuck or state.at.factors.n_neurons == 0:
+            return replace(state, stuck=True)  # until the next look
+        here, at, scales, age = state.here, state.at, state.scales, state.age
+        if scales is None or age % _RENEWED == 0:
+            scales = inverse_scales(program, here, at, age)
+        there = wolfe_step(program, here, at, state.pairs.direction(at.gradient, scales))
+        if there is None:  # what is remembered may mislead; by itself the gradient does not, up to rounding
+            forget = Pairs(self.memory_pairs)
+            return replace(state, pairs=forget, scales=scales, stuck=not state.pairs.known)
+        pairs = state.pairs.after(there.weights - at.weights, there.gradient - at.gradient)
+        return replace(state, at=there, pairs=pairs, scales=scales, age=age + 1)
+
+    def look(self, program: Program, state: LBFGSState, gap: Gap) -> LBFGSState:
+        if state.here.dtype == torch.float32 and gap.relative < _FINE:
+            state = self._finer(program, state)
+        beyond = program.beta * (1 + min(_BEYOND, 0.1 * gap.relative))
+        most = max(self.atoms, state.at.factors.n_neurons // 4)
+        atoms = wanted(program, state.here, state.at, gap.pull, beyond, most)
+        joined = self._joined(program, state, atoms) if atoms.n_neurons else None
+        if joined is not None:
+            return joined
+        if not state.stuck:
+            return state
+        if state.here.dtype == torch.float32:
+            return self._finer(program, state)
+        return replace(state, exhausted=True)
+
+    def _finer(self, program: Program, state: LBFGSState) -> LBFGSState:
+        """The same neurons in float64."""
+        return self._begun(program, Coordinates.of(program, torch.float64), state.here.leave(state.at.factors))
+
+    def _joined(self, program: Program, state: LBFGSState, atoms: Factors) -> LBFGSState | None:
+        """All neurons of the sizes that are best for their directions; those of none go.  None where it is no gain."""
+        factors = state.at.factors
+        all_sizes = torch.cat([factors.sizes(), atoms.left.new_zeros(atoms.n_neurons)]).to(torch.float64)
+        old = Factors(unit(factors.left), unit(factors.right), factors.gate)
+        directions = Factors.join(old, atoms)
+        sizes = amplitudes(program, state.here, directions, all_sizes)
+        root = sizes.sqrt().to(state.here.dtype)[:, None]
+        kept = torch.nonzero(root.squeeze(1) > 0).flatten()
+        scaled = Factors(directions.left * root, directions.right * root, directions.gate).select(kept)
+        there = spot(program, state.here, scaled)
+        if not there.value < state.at.value:
+            return None
+        before = int((kept < factors.n_neurons).sum())
+        pairs = state.pairs.carried(kept[:before], len(kept) - before)
+        return replace(state, at=there, pairs=pairs, scales=None, stuck=False)
+
+    def finished(self, state: LBFGSState) -> bool:
+        return state.exhausted
+
+    def point(self, program: Program, state: LBFGSState) -> Point:
+        factors = compress(state.here.leave(state.at.factors))
+        return Point.of(factors, program.operator.forward_factors(factors))

@@ -1,0 +1,69 @@
+"""What steps have shown of the curvature: limited memory BFGS (Nocedal 1980), between two scales that may change."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_CURVED = 1e-10  # of ‖s‖‖y‖: less says nothing of the curvature
+
+
+class Pair(NamedTuple):
+    """A step s, the change y of the gradient along it, both (N, w), and sᵀy."""
+
+    step: Tensor
+    change: Tensor
+    product: float
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """The last ``most`` pairs, the latest one last."""
+
+    most: int
+    known: tuple[Pair, ...] = ()
+
+    def after(self, step: Tensor, change: Tensor) -> Pairs:
+        """With one more, where it shows positive curvature."""
+        product = _dot(step, change)
+        size = float(torch.linalg.vector_norm(step)) * float(torch.linalg.vector_norm(change))
+        if not product > _CURVED * size:
+            return self
+        return Pairs(self.most, (*self.known, Pair(step, change, product))[-self.most :])
+
+    def direction(self, slope: Tensor, scales: Tensor) -> Tensor:
+        """−H∇ by two loops; scales (N, w) are an inverse diagonal Hessian to begin from, right but for a factor."""
+        rest = slope.clone()
+        parts = []
+        for step, change, product in reversed(self.known):
+            part = _dot(step, rest) / product
+            rest.sub_(change, alpha=part)
+            parts.append(part)
+        rest.mul_(scales)
+        if self.known:
+            _, change, product = self.known[-1]
+            rest.mul_(product / _dot(change, scales * change))
+        for (step, change, product), part in zip(self.known, reversed(parts), strict=True):
+            rest.add_(step, alpha=part - _dot(change, rest) / product)
+        return rest.neg_()
+
+    def carried(self, kept: Tensor, more: int) -> Pairs:
+        """For the neurons ``kept`` (m,), and ``more`` new ones of which nothing is known."""
+        known: list[Pair] = []
+        for step, change, _ in self.known:
+            step, change = (_padded(part[kept], more) for part in (step, change))
+            product = _dot(step, change)
+            if product > 0:
+                known.append(Pair(step, change, product))
+        return Pairs(self.most, tuple(known))
+
+
+def _padded(rows: Tensor, more: int) -> Tensor:
+    return torch.cat([rows, rows.new_zeros(more, rows.shape[1])])
+
+
+def _dot(a: Tensor, b: Tensor) -> float:
+    return float(torch.dot(a.flatten(), b.flatten()))
