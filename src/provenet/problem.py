@@ -100,7 +100,8 @@ class Units(NamedTuple):
 class Problem:
     """A statement on data X, Y (in ``loss``), in the data's own units; ``program`` is the same in normalised ``units``.
 
-    ``mask`` (n, s) says which tokens count, None: all.
+    ``mask`` (n, s) says which tokens count, None: all.  ``growth``: how many gates `solve` may let it grow to, in each
+    group of features; None: it has those it has.
     """
 
     statement: Statement
@@ -110,6 +111,7 @@ class Problem:
     gates: Gates
     program: Program
     units: Units
+    growth: int | None = None
 
     @property
     def block(self) -> Block:

@@ -126,7 +126,8 @@ Gates = Annotated[
         parser=parse_gates,
         metavar=f"{'|'.join(GATES)}|NUMBER",
         help="How gates are found: gaussian, between rows of different targets, the units of a network trained for a "
-        "moment; all, with --activation relu: every arrangement there is; a number: so many gaussian ones.",
+        "moment; grow begins with few and adds those that pull hardest; "
+        "all, with --activation relu: every arrangement there is; a number: so many gaussian ones.",
     ),
 ]
 GateCount = Annotated[int, typer.Option("--n-gates", min=1, help="How many gates.")]

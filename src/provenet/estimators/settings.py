@@ -42,7 +42,8 @@ class Settings:
     gates: str | Any = setting(
         "gaussian",
         'how gates are found: "gaussian", "between" (halfway between rows of different targets) or "trained" (the '
-        "units of a ReLU network trained for a moment); or gate vectors of your own, or a torch network, whose units "
+        'units of a ReLU network trained for a moment), "grow" (some Gaussian ones, to which those are added that pull '
+        "hardest, up to ``n_gates``); or gate vectors of your own, or a torch network, whose units "
         'they are; for "relu" gates are activation patterns, and "all" enumerates every one there is, so that the '
         "certificate speaks of all ReLU networks; a search tries each of a list of names",
     )

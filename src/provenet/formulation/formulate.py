@@ -13,7 +13,7 @@ from provenet.formulation.gates import find_gates
 from provenet.formulation.gauge import gauge_for
 from provenet.formulation.trainee import BlockTrainee
 from provenet.formulation.units import normalised
-from provenet.formulation.wanted import GIVEN, Wanted
+from provenet.formulation.wanted import GIVEN, GROW, Wanted
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.losses import Loss
 from provenet.problem import Problem, Program
@@ -43,7 +43,8 @@ def formulate(
     X: samples (n, d), tokens (n, s, d) or images (n, channels, …), by block.  Y: targets (n, c) or (n,); one-hot or
     integer labels for ``"softmax"``, zeros and ones for ``"logistic"``; (n, s, c) with ``readout="tokens"``.
     ``gates``: "gaussian", "between" (halfway between rows of different targets) or "trained" (the units of a ReLU
-    network trained for a moment), ``n_gates`` of them; a number of Gaussian ones; gate vectors (P, p) of your own; or a
+    network trained for a moment), ``n_gates`` of them; "grow", some Gaussian ones to which `solve` adds the ones that
+    pull hardest, up to ``n_gates``; a number of Gaussian ones; gate vectors (P, p) of your own; or a
     network, whose units they are.  A block with groups has so many in each group, and vectors in all, or each in the
     group that ``gate_group`` (P,) names.  For ReLU gates are arrangements, and "all" enumerates them; of whitened X, or
     rows orthogonal to one another, one open gate is all that is needed (CP §3.3).
@@ -104,4 +105,5 @@ def pose(
         loss_settings={**statement.loss_settings, **loss.settings()},  # defaults included
         sampler=statement.sampler if wanted.name == GIVEN else wanted.name,
     )
-    return Problem(told, data.X, data.mask, loss, found, program, units)
+    growth = wanted.count if wanted.name == GROW and found.vectors is not None else None
+    return Problem(told, data.X, data.mask, loss, found, program, units, growth)

@@ -27,6 +27,7 @@ _FOUND = {
     "gaussian": "random directions",
     "between": "halfway between rows of different targets",
     "trained": "the units of a ReLU network trained for a moment",
+    "grow": "grown by those that pull hardest",
     "all": "all arrangements",
 }
 _CONDITIONS = {
