@@ -87,7 +87,7 @@ class RegressorSettings(Settings):
 class OneBeta:
     """Of training at one β."""
 
-    beta: float | str = setting(0.1, 'the weight decay, or a share of β_max: "0.01max"')
+    beta: float | str = setting("0.02max", 'the weight decay, or a share of β_max: "0.01max"')
     warm_start: bool = setting(False, "begins at the last solution where sizes and gates agree")
 
 
