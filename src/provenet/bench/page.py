@@ -30,12 +30,10 @@ def each_table(summary: Summary) -> str:
     """A line a table: means and standard deviations over the splits, in per cent; the best in bold."""
     rows = []
     for name, means, spread, splits in zip(summary.tables, summary.means, summary.spread, summary.splits, strict=True):
-        best = means.max()
-        cells = [
-            f"**{100 * mean:.1f}** ± {100 * s:.1f}" if mean >= best - 1e-12 else f"{100 * mean:.1f} ± {100 * s:.1f}"
-            for mean, s in zip(means, spread, strict=True)
-        ]
-        rows.append((name, str(splits), *cells))
+        shown = [f"**{100 * mean:.1f}**" if mean >= means.max() - 1e-12 else f"{100 * mean:.1f}" for mean in means]
+        if splits > 1:  # one split has no spread
+            shown = [f"{cell} ± {100 * each:.1f}" for cell, each in zip(shown, spread, strict=True)]
+        rows.append((name, str(splits), *shown))
     return markdown(("", "splits", *summary.who), rows)
 
 

@@ -11,7 +11,7 @@ from provenet.bench.summary import Summary
 
 def draw(summary: Summary, pairs: list[tuple[str, str]], file: Path) -> None:
     """A panel for each (ours, other's): above the diagonal ours predicts better; bars are standard deviations."""
-    figure = Figure(figsize=(5.2 * len(pairs), 5.0), layout="constrained")
+    figure = Figure(figsize=(5.2 * len(pairs), 5.6), layout="constrained")
     for axes, (ours, theirs) in zip(figure.subplots(1, len(pairs), squeeze=False)[0], pairs, strict=True):
         x, y = (100 * summary.means[:, summary.who.index(who)] for who in (theirs, ours))
         dx, dy = (100 * summary.spread[:, summary.who.index(who)] for who in (theirs, ours))
@@ -22,13 +22,13 @@ def draw(summary: Summary, pairs: list[tuple[str, str]], file: Path) -> None:
             x, y, s=28, color=["#1a7f5a" if a >= b else "#b8432f" for a, b in zip(y, x, strict=True)], zorder=2
         )
         for k in sorted(range(len(x)), key=lambda k: -abs(y[k] - x[k]))[:5]:
-            above = y[k] >= x[k]
+            above, right = y[k] >= x[k], x[k] > (low + 101) / 2  # names stay inside the frame
             axes.annotate(
                 summary.tables[k],
                 (x[k], y[k]),
-                xytext=(-6, 4) if above else (6, -4),
+                xytext=(-6 if right else 6, 4 if above else -4),
                 textcoords="offset points",
-                ha="right" if above else "left",
+                ha="right" if right else "left",
                 va="bottom" if above else "top",
                 fontsize=8,
             )
