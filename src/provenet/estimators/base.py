@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -19,12 +19,13 @@ from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from provenet.blocks import BLOCKS, make_block
+from provenet.blocks import with_intercept
 from provenet.blocks.base import Block
 from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates import Certificate
 from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
+from provenet.estimators.budget import Budget
 from provenet.estimators.settings import OneBeta, Settings
 from provenet.formulation import Wanted, pose
 from provenet.gates.samplers import NEED_BETA
@@ -113,10 +114,7 @@ class ProvenEstimator(Settings, BaseEstimator):
         return {}
 
     def _make_block(self) -> Block:
-        """``fit_intercept`` goes to blocks named by a string that have such a setting: the MLP alone."""
-        kind = BLOCKS.get(self.block) if isinstance(self.block, str) else None
-        has_intercept = kind is not None and "fit_intercept" in {field.name for field in fields(kind)}  # type: ignore[arg-type]
-        return make_block(self.block, **({"fit_intercept": self.fit_intercept} if has_intercept else {}))
+        return with_intercept(self.block, self.fit_intercept)
 
     def _formulate(self, data: TrainingData, beta: float, seed: int) -> Problem:
         self._fit_whitening(data)
@@ -148,7 +146,7 @@ class ProvenEstimator(Settings, BaseEstimator):
 
     def _statement(self, beta: float) -> Statement:
         return Statement.of(
-            self._make_block(),
+            self.block,
             self.loss,
             _plain_number(beta),
             activation=self.activation,
@@ -156,6 +154,7 @@ class ProvenEstimator(Settings, BaseEstimator):
             loss_settings=self._loss_settings(),
             penalty=self.penalty,
             complete=self._wanted().all,
+            fit_intercept=self.fit_intercept,
         )
 
     def _whitened(self, X: NDArray[Any]) -> NDArray[Any]:
@@ -166,9 +165,9 @@ class ProvenEstimator(Settings, BaseEstimator):
         """Who hears of each look at the gap."""
         return self._watcher or (print_record if self.verbose >= from_verbose else None)
 
-    def _solve(self, problem: Problem, start: Factors | None = None) -> Solution:
+    def _solve(self, problem: Problem, start: Factors | None = None, seconds: float | None = None) -> Solution:
         callback = self._callback(from_verbose=1)
-        return solve(problem, self.solver, self.tol, self.max_steps, self.max_seconds, start, callback)
+        return solve(problem, self.solver, self.tol, self.max_steps, seconds, start, callback)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):
@@ -260,9 +259,11 @@ class SingleBeta(OneBeta):
     """Training at one ``beta``, from the last solution where ``warm_start`` asks for it and it fits."""
 
     def _train(self: Any, data: TrainingData) -> Solution:
-        problem = self._formulate(data, self.beta, self._seed())
+        budget = Budget(self.max_seconds)
+        with budget.within():
+            problem = self._formulate(data, self.beta, self._seed())
         last = getattr(self, "solution_", None) if self.warm_start else None
-        return self._solve(problem, None if last is None else carried_over(last, problem))
+        return self._solve(problem, None if last is None else carried_over(last, problem), budget.left())
 
 
 def carried_over(last: Solution, problem: Problem) -> Factors | None:

@@ -22,7 +22,7 @@ from provenet.files import check_regular, flush_directory, read_regular, tempora
 from provenet.memory import check_fits
 
 FORMAT = "provenet-model"
-VERSION = 1
+VERSIONS = (1, 2)  # 2: with a free intercept, which older readers would leave out
 MODEL, TENSORS, CERTIFICATE, REPORT = "model.json", "model.safetensors", "certificate.json", "report.html"
 _NEXT = ".next"  # a model whose files are on their way to their places
 _TRIES = 5  # while others save into the same folder
@@ -34,7 +34,7 @@ def write_folder(folder: Path, header: dict[str, Any], tensors: bytes, certifica
     check_replaceable(folder)
     folder.mkdir(parents=True, exist_ok=True)
     files = {TENSORS: tensors, CERTIFICATE: _dump(certificate)}
-    header = {"format": FORMAT, "version": VERSION} | header
+    header = {"format": FORMAT, "version": VERSIONS[0]} | header
     header["files"] = {name: _sha256(content) for name, content in files.items()}
     header["digest"] = _digest(header)
     files[MODEL] = _dump(header)
@@ -144,9 +144,10 @@ def check_replaceable(folder: Path) -> None:
 def _check_header(path: Path, header: dict[str, Any]) -> None:
     if header.get("format") != FORMAT:
         raise ValueError(f"{path}: it is not a model of provenet (format {header.get('format')!r}).")
-    if header.get("version") != VERSION:
+    if header.get("version") not in VERSIONS or isinstance(header["version"], bool):
+        known = " and ".join(map(str, VERSIONS))
         raise ValueError(
-            f"{path}: its format version is {header.get('version')!r}; this provenet reads version {VERSION}. "
+            f"{path}: its format version is {header.get('version')!r}; this provenet reads versions {known}. "
             "Install the provenet that wrote it, or save the model again."
         )
     if header.get("digest") != _digest(header):

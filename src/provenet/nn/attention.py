@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import isqrt
 
+import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
@@ -16,7 +17,8 @@ class SelfAttention(OnTokens):
     ``tokens``.  A neuron is a head: its row of ``first`` is W₁ (d, d), of ``second`` W₂ (d, c), both row-major.
 
     ``scale=None`` leaves X W₁ Xᵀ as it is, like AT and BM; ``"sqrt_d"`` divides it by √d, as transformers do.
-    With a ``mask`` (b, s), true where a token is there, the others are zero tokens, and ``mean`` does not count them.
+    With a ``mask`` (b, s), true where a token is there, the others are zero tokens, which get no bias, and ``mean``
+    does not count them.
     """
 
     kind = AttentionScale
@@ -50,8 +52,9 @@ class SelfAttention(OnTokens):
                 hidden = hidden.sum(1, keepdim=True)
         output = self.output(x, hidden)
         if self.readout == "tokens":
-            return output
-        return output.squeeze(1) / (x.shape[1] if mask is None else mask.sum(1, keepdim=True).clamp_min(1))
+            biased = self.biased(output)
+            return biased if mask is None else torch.where(mask.bool().unsqueeze(2), biased, output)
+        return self.biased(output.squeeze(1) / (x.shape[1] if mask is None else mask.sum(1, keepdim=True).clamp_min(1)))
 
     def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """(b, s, N·s): what a token's query makes of all keys, one head after the other."""

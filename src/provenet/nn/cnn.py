@@ -156,7 +156,7 @@ class CNN(TwoLayer):
     def forward(self, x: Tensor) -> Tensor:
         if self.first.shape[0] == 0:  # nor does it pool nothing
             a = self.convolution.cells(x.ndim - 2)
-            return self.second.new_zeros(x.shape[0], self.second.shape[1] // a)
+            return self.biased(self.second.new_zeros(x.shape[0], self.second.shape[1] // a))
         return super().forward(x)
 
     neuron_axis = 1
