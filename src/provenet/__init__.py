@@ -21,12 +21,13 @@ if TYPE_CHECKING:
     )
     from provenet.certificates import Certificate
     from provenet.estimators import ProvenClassifier, ProvenClassifierCV, ProvenRegressor, ProvenRegressorCV
-    from provenet.formulation import formulate
+    from provenet.formulation.formulate import formulate
     from provenet.io import SavedModel, load, save
     from provenet.layerwise import Layer, LayerwiseClassifier, LayerwiseRegressor
     from provenet.problem import Problem
-    from provenet.proofs import certify
-    from provenet.solvers import Solution, Status, solve
+    from provenet.proofs.certify import certify
+    from provenet.solvers import Solution, Status
+    from provenet.solvers.solve import solve
 
 __version__ = "0.1.0"
 
@@ -74,15 +75,17 @@ _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 _MODULES = ("nn", "report", "testing", "verify")  # with names for users; others are found too, but not listed
 
 
-def __getattr__(name: str) -> Any:
-    if name in _ROOM_OF:
-        found = getattr(import_module(f"provenet.{_ROOM_OF[name]}"), name)
-    elif not name.startswith("_") and find_spec(f"provenet.{name}") is not None:
-        found = import_module(f"provenet.{name}")
-    else:
-        raise AttributeError(f"module 'provenet' has no attribute {name!r}")
-    globals()[name] = found
-    return found
+if not TYPE_CHECKING:  # type checkers know the names from above, and no others
+
+    def __getattr__(name: str) -> Any:
+        if name in _ROOM_OF:
+            found = getattr(import_module(f"provenet.{_ROOM_OF[name]}"), name)
+        elif not name.startswith("_") and find_spec(f"provenet.{name}") is not None:
+            found = import_module(f"provenet.{name}")
+        else:
+            raise AttributeError(f"module 'provenet' has no attribute {name!r}")
+        globals()[name] = found
+        return found
 
 
 def __dir__() -> list[str]:
