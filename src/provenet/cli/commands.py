@@ -24,6 +24,8 @@ COMMANDS = {
     "path": "Solve at many values of beta, each from the last; write path.csv, path.json and a report with pictures.",
     "export": "Write a saved network as an ONNX graph: input X, samples as in the fit, output the logits or "
     "predictions.",
+    "layerwise": "Train a deep network stage by stage, each a two-layer block with a certificate of its own; it can be "
+    "resumed.",
 }
 
 

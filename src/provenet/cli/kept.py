@@ -24,6 +24,11 @@ def writing(what: str, path: Path) -> Iterator[None]:
         _WRITTEN[what] = path
 
 
+def there(what: str, path: Path) -> None:
+    """``what`` has been written by others."""
+    _WRITTEN[what] = path
+
+
 def told() -> str:
     """ "and nothing was saved", or what was, and where."""
     if not _WRITTEN:
