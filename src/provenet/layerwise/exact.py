@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from provenet.certificates import Certificate, network_certificate
-from provenet.formulation import pose
+from provenet.formulation import Wanted, pose
 from provenet.layerwise.inputs import Inputs
-from provenet.layerwise.layer import Layer
+from provenet.layerwise.layer import Decay, Layer
 from provenet.nn import TwoLayer
 from provenet.problem import Problem
 from provenet.solvers import Record, solve
@@ -39,10 +39,27 @@ def is_small(layer: Layer, inputs: Inputs, outputs: int) -> bool:
     return inputs.n <= _MOST_SAMPLES and inputs.n * gates * p * max(1, q // outputs) <= _SMALL
 
 
-def posed(statement: Statement, inputs: Inputs, targets: Tensor, gates: Tensor | None) -> Problem:
-    """The stage's problem: its block's own, on what the stage sees.  gates (P, p) in float32: no cast changes them."""
+def posed(at: Callable[[float], Statement], layer: Layer, inputs: Inputs, targets: Tensor, seed: int) -> Problem:
+    """The stage's problem: its block's own, on what the stage sees, with gates that float32 holds exactly.
+
+    at: β → what is minimised.
+    """
+    assert layer.beta is not None
+    decay = Decay.parse(layer.beta)
     samples = torch.cat(list(inputs.parts())).to(torch.float64)
-    return pose(statement, samples, targets, None if gates is None else gates.to(torch.float64))
+
+    def beta(problem: Problem) -> float:
+        return decay.summed(inputs.n, lambda: problem.beta_max)
+
+    problem = pose(at(1.0), samples, targets, Wanted.of("gaussian", layer.n_gates), seed=seed)
+    if layer.activation != "linear":
+        if layer.gates != "gaussian":  # they may depend on β
+            wanted = Wanted.of(layer.gates, layer.n_gates)
+            problem = pose(at(beta(problem)), samples, targets, wanted, seed=seed)
+        assert problem.gates.vectors is not None
+        vectors = problem.gates.vectors.float().to(torch.float64)
+        problem = pose(at(1.0), samples, targets, vectors, gate_group=problem.gates.group)
+    return problem.with_beta(beta(problem))
 
 
 def solved(

@@ -22,13 +22,11 @@ from provenet.layerwise.progress import Event, Watcher
 from provenet.layerwise.proof import stage_certificate
 from provenet.layerwise.shapes import blank_network
 from provenet.layerwise.stage import TrainedStage, digest_of, digest_of_samples
-from provenet.layerwise.start import gate_vectors
 from provenet.nn import Stage
 from provenet.nn.normalise import Moments
 from provenet.solvers import Record
 from provenet.statement import Statement
 
-_GATES_DECAY = 1e-4  # of the mean, for networks that are trained for their gates alone
 _LOOK = 10_000  # samples that moments and training scores are taken of
 
 
@@ -176,16 +174,10 @@ class _Work:
     def seed(self) -> int:
         return self.growth.seed + 1000 * self.number
 
-    def _statement(self, beta_max: Callable[[], float]) -> Statement:
-        assert self.layer.beta is not None
-        beta = Decay.parse(self.layer.beta).summed(self.seen.n, beta_max)
-        return self.growth.statement(self.layer, beta)
-
     def _solved(self, report: Callable[..., None]) -> _Trained:
         growth, layer = self.growth, self.layer
         began = time.perf_counter()
-        at_one = posed(growth.statement(layer, 1.0), self.seen, growth.training.targets, self._gates())
-        problem = at_one.with_beta(self._statement(lambda: at_one.beta_max).beta)
+        problem = posed(partial(growth.statement, layer), layer, self.seen, growth.training.targets, self.seed)
 
         def tell(record: Record) -> None:
             report("solving", 0.0, time.perf_counter() - began, gap=record.relative_gap)
@@ -195,28 +187,13 @@ class _Work:
         kept = found.kept if layer.passes == "features" else None
         return _Trained(self._with(found.network, kept), found.certificate, "solve", 0)
 
-    def _gates(self) -> Tensor | None:
-        """Gaussian, or the first layer of a ReLU network trained for them."""
-        layer, growth = self.layer, self.growth
-        if layer.activation == "linear":
-            return None
-        if layer.gates == "gaussian":
-            one = torch.zeros(1, *self.seen.shape, dtype=torch.float64)
-            return gate_vectors(layer, layer.made_block.weights(one, growth.training.targets.shape[-1])[0], self.seed)
-        as_relu = replace(layer, activation="relu", beta=None)
-        statement = growth.statement(as_relu, _GATES_DECAY * self.seen.n)
-        training = Minibatches(
-            as_relu, growth.recipe, statement, self.seen, growth.training.targets, growth.score, self.seed
-        )
-        *_, last = training.run(training.start())
-        return last.network.first.detach()
-
     def _in_batches(self, checkpoint: Checkpoint | None, report: Callable[..., None]) -> _Trained:
         growth, layer = self.growth, self.layer
         images = None
         if growth.recipe.augment:
             images = Augmented(growth.training.inputs, growth.recipe.augment, self.below, self.frame)
-        statement = self._statement(self._no_beta_max)
+        assert layer.beta is not None
+        statement = growth.statement(layer, Decay.parse(layer.beta).summed(self.seen.n, _no_beta_max))
         minibatches = Minibatches(
             layer, growth.recipe, statement, self.seen, growth.training.targets, growth.score, self.seed, images
         )
@@ -234,12 +211,13 @@ class _Work:
         proof = stage_certificate(at.network, statement, self.seen, growth.training.targets, growth.tol)
         return _Trained(stage, proof[0], "minibatch", at.epoch, proof[1])
 
-    def _no_beta_max(self) -> float:
-        raise ValueError("beta: a share of beta_max needs a stage that is posed as a whole; give '1e-4mean', say.")
-
     def _with(self, network: Any, kept: Tensor | None) -> Stage:
         frame = self.frame
         return Stage(network, passes=frame.passes, downsample=frame.downsample, normalise=frame.normalise, kept=kept)
+
+
+def _no_beta_max() -> float:
+    raise ValueError("beta: a share of beta_max needs a stage that is posed as a whole; give '1e-4mean', say.")
 
 
 def _worse(stage: TrainedStage, before: TrainedStage) -> bool:

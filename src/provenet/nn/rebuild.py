@@ -43,7 +43,7 @@ def rebuild(described: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Stag
         first, second, gates = tensors["network.first"], tensors["network.second"], tensors.get("network.gates")
         if "network.group" in tensors:
             settings["group"] = tensors["network.group"]
-        network = kind.from_weights(first, second, gates, described["relu"], **settings)
+        network = kind.from_weights(first, second, gates, described["relu"], tensors.get("network.bias"), **settings)
         axis = described["normalise"]
         normalise = None if axis is None else Normalise(tensors["normalise.mean"], tensors["normalise.scale"], axis)
         passes, downsample = described["passes"], described["downsample"]
