@@ -48,7 +48,7 @@ class _Sized:
         scaled = Factors(
             directions.left, directions.right * sizes.to(here.dtype)[:, None], directions.gate
         )  # all of it in the second layer: the slope is then known of neurons of size zero as well
-        rough, self._back = here.operator.both_ways(scaled)
+        rough, self._back = here.both_ways(scaled)
         self.prediction = rough.to(torch.float64)
         self.value = float(program.loss.value(self.prediction)) + program.beta * float(sizes.sum())
 
@@ -81,7 +81,7 @@ def _hessian(program: Program, here: Coordinates, directions: Factors, predictio
     rows = batches.count(directions.n_neurons * each, batches.WAVE)
     pieces = [slice(0, n)] if rows >= n else _spaced(n, max(1, rows // _PIECES))
     for piece in pieces:
-        columns = here.operator.alone(directions, piece).to(torch.float64)
+        columns = here.alone(directions, piece).to(torch.float64)
         some = loss.with_data(loss.target[piece], loss.sample_weight[piece])
         bent = some.hessian_product(prediction[piece], columns)
         total.addmm_(columns.flatten(1), bent.flatten(1).T)

@@ -105,6 +105,7 @@ class LBFGS(Method[LBFGSState]):
         return self._begun(program, Coordinates.of(program, dtype), start or program.nobody)
 
     def _begun(self, program: Program, here: Coordinates, factors: Factors) -> LBFGSState:
+        here = here.opened(factors.gate)
         return LBFGSState(here, spot(program, here, here.enter(factors)), Pairs(self.memory_pairs))
 
     def step(self, program: Program, state: LBFGSState) -> LBFGSState:
@@ -145,16 +146,18 @@ class LBFGS(Method[LBFGSState]):
         all_sizes = torch.cat([factors.sizes(), atoms.left.new_zeros(atoms.n_neurons)]).to(torch.float64)
         old = Factors(unit(factors.left), unit(factors.right), factors.gate)
         directions = Factors.join(old, atoms)
-        sizes = amplitudes(program, state.here, directions, all_sizes)
-        root = sizes.sqrt().to(state.here.dtype)[:, None]
+        here = state.here.opened(directions.gate)
+        sizes = amplitudes(program, here, directions, all_sizes)
+        root = sizes.sqrt().to(here.dtype)[:, None]
         kept = torch.nonzero(root.squeeze(1) > 0).flatten()
         scaled = Factors(directions.left * root, directions.right * root, directions.gate).select(kept)
-        there = spot(program, state.here, scaled)
+        here = here.opened(scaled.gate)
+        there = spot(program, here, scaled)
         if not there.value < state.at.value:
             return None
         before = int((kept < factors.n_neurons).sum())
         pairs = state.pairs.carried(kept[:before], len(kept) - before)
-        return replace(state, at=there, pairs=pairs, scales=None, stuck=False)
+        return replace(state, here=here, at=there, pairs=pairs, scales=None, stuck=False)
 
     def finished(self, state: LBFGSState) -> bool:
         return state.exhausted
