@@ -16,7 +16,7 @@ from provenet import batches
 from provenet.operators.bases import lanes
 from provenet.operators.bases.base import Axes, Backward, Operator
 from provenet.operators.bases.batched import NeuronsByBatch
-from provenet.operators.bases.rank import is_affordable, paying_span, principal_axes
+from provenet.operators.bases.rank import axes_of, is_affordable, paying_span
 from provenet.operators.bases.samples import BoundedBySamples
 from provenet.space import Space
 from provenet.variable import Factors, Stack
@@ -78,12 +78,11 @@ class FeatureOperator(BoundedBySamples):
         left, right = slopes
         return left, (right if self.cells_first else right.transpose(1, 2)).reshape(-1, self.q)
 
-    def along_axes(self) -> Axes | None:
-        found = principal_axes(self.features)
-        if found is None:
-            return None
-        basis, moments = found
-        return Axes(self._with(features=self.features @ basis), basis, moments)
+    def principal_axes(self) -> Axes | None:
+        return axes_of(self.features)
+
+    def turned(self, basis: Tensor) -> FeatureOperator:
+        return self._with(features=self.features @ basis)
 
     def _by_cell(self, right: Tensor) -> Tensor:
         """Second layers (N, q) as (N, a, c)."""

@@ -111,8 +111,11 @@ class PooledOperator(BatchedOperator):
         pooled = self.pooled(rows, factors).transpose(0, 1)  # (N, b, a)
         return torch.bmm(pooled, right if self.cells_first else right.transpose(1, 2))
 
-    def along_axes(self) -> Axes | None:
-        return None if self.kept is None else self.kept.along_axes()
+    def principal_axes(self) -> Axes | None:
+        return None if self.kept is None else self.kept.principal_axes()
+
+    def turned(self, basis: Tensor) -> Operator:
+        return super().turned(basis) if self.kept is None else self.kept.turned(basis)
 
     def jacobian(self, factors: Factors) -> Tensor:
         return super().jacobian(factors) if self.kept is None else self.kept.jacobian(factors)
