@@ -12,7 +12,7 @@ import provenet
 
 ROOT = Path(provenet.__file__).parent
 FLOORS = (
-    {"deadline", "memory", "space", "batches", "word", "vectors"},
+    {"deadline", "memory", "space", "batches", "word", "vectors", "files"},
     {"variable", "verify", "cones"},
     {"operators", "losses", "gauges", "gates", "nn", "data"},
     {"polar", "blocks"},
@@ -22,6 +22,7 @@ FLOORS = (
     {"solvers"},
     {"proofs"},
     {"estimators"},
+    {"layerwise"},
     {"io"},
     {"report"},
     {"cli"},

@@ -56,6 +56,7 @@ def test_a_problem_says_its_statement_with_all_its_settings() -> None:
         "loss_settings": {"delta": 1.0},
         "beta": 1.0,
         "penalty": [2, 1],
+        "free_intercept": False,
     }
     assert (problem.beta, problem.activation, problem.penalty, problem.scope) == (1.0, "relu", (2, 1), said.scope)
     assert problem.with_beta(3).statement == replace(said, beta=3.0)

@@ -15,6 +15,7 @@ from provenet.certificates import Certificate
 from provenet.estimators import ProvenClassifier, ProvenClassifierCV, ProvenRegressor, ProvenRegressorCV
 from provenet.formulation import formulate
 from provenet.io import SavedModel, load, save
+from provenet.layerwise import Layer, LayerwiseClassifier, LayerwiseRegressor
 from provenet.problem import Problem
 from provenet.proofs import certify
 from provenet.solvers import Solution, Status, solve
@@ -28,6 +29,9 @@ __all__ = [
     "MLP",
     "Certificate",
     "FNet",
+    "Layer",
+    "LayerwiseClassifier",
+    "LayerwiseRegressor",
     "Mixer",
     "PoolFormer",
     "Problem",

@@ -15,10 +15,12 @@ from torch import Tensor, nn
 from typing_extensions import TypeVar
 
 from provenet.blocks import Block, OnData
+from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.gates import Gates, pattern_key
 from provenet.gauges import Bounds, Gauge
 from provenet.gauges.prox.mixed import Penalty
 from provenet.losses import Loss
+from provenet.nn import TwoLayer
 from provenet.operators import Operator
 from provenet.polar import polar_bounds
 from provenet.space import Placed, Space
@@ -97,7 +99,8 @@ class Units(NamedTuple):
 class Problem:
     """A statement on data X, Y (in ``loss``), in the data's own units; ``program`` is the same in normalised ``units``.
 
-    ``mask`` (n, s) says which tokens count, None: all.
+    ``mask`` (n, s) says which tokens count, None: all.  ``growth``: how many gates `solve` may let it grow to, in each
+    group of features; None: it has those it has.
     """
 
     statement: Statement
@@ -107,6 +110,7 @@ class Problem:
     gates: Gates
     program: Program
     units: Units
+    growth: int | None = None
 
     @property
     def block(self) -> Block:
@@ -160,11 +164,22 @@ class Problem:
         return replace(self, statement=statement, program=program)
 
     def network(self, factors: Factors) -> nn.Module:
-        """The network of factors in normalised units."""
+        """The network of factors in normalised units; a free intercept is the best for them."""
         relu = self.activation == "relu"
         gates = None if self.gate_vectors is None or relu else self.gate_vectors[factors.gate]
         group = None if self.gates.group is None else self.gates.group[factors.gate]
-        return self.block.network(factors.scaled(self.units.z**0.5), gates, self.readout, group, relu)
+        network = self.block.network(factors.scaled(self.units.z**0.5), gates, self.readout, group, relu)
+        return self.with_best_bias(network)
+
+    def with_best_bias(self, network: TwoLayer) -> TwoLayer:
+        """A network with the best free intercept for its neurons, where the problem has one."""
+        if self.statement.free_intercept:
+            network.bias = None
+            size = batch_size(self.block, network, self.X)
+            bias = self.loss.intercept(outputs_in_batches(network, self.X, self.mask, size))
+            assert bias is not None
+            network.bias = nn.Parameter(bias.to(network.first.dtype))
+        return network
 
     def neurons(self, network: nn.Module) -> Neurons:
         """The network's weights, checked to be of this problem's shape and activation; in the user's units."""
@@ -175,6 +190,14 @@ class Problem:
                 f"network: first has {neurons.first.shape[1]} and second {neurons.second.shape[1]} weights a neuron; "
                 f"this problem needs {p} and {q}."
             )
+        bias = getattr(network, "bias", None)
+        if bias is not None and not self.statement.free_intercept:
+            raise ValueError(
+                "network: it has a bias of its outputs, and the problem has none; formulate it with "
+                "fit_intercept='free'."
+            )
+        if bias is not None and (bias.shape != self.loss.target.shape[-1:] or not bool(torch.isfinite(bias).all())):
+            raise ValueError(f"network: its bias needs {self.loss.target.shape[-1]} finite numbers, one an output.")
         activation = "relu" if neurons.relu else "linear" if neurons.gates is None else "gated_relu"
         if activation != self.activation:
             raise ValueError(f"network: its activation is {activation}, the problem's is {self.activation}.")

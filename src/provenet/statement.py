@@ -9,9 +9,9 @@ from typing import Any
 
 from torch import Tensor
 
-from provenet.blocks import MLP, Block, make_block
+from provenet.blocks import MLP, Block, with_intercept
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, as_penalty, written
-from provenet.losses import LOSSES, Loss
+from provenet.losses import LOSSES, Free, Loss
 from provenet.nn.base import check_activation, check_readout
 from provenet.word import Word
 
@@ -31,7 +31,8 @@ class Statement:
     """The objective Σ_i L(f(X_i), Y_i) + β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), and which networks f may be.
 
     ``loss`` is a class, to be given targets; ``penalty`` the norms (C, R); ``complete``: the gates are all arrangements
-    the data have.  Which gates these are is data: see `Problem.gates`; ``sampler`` records how they were found.  Every
+    the data have; ``free_intercept``: f is a network plus a constant b (c,), the same for all samples and tokens, that
+    costs nothing.  Which gates these are is data: see `Problem.gates`; ``sampler`` records how they were found.  Every
     statement is one that can be posed: a wrong one raises ValueError, naming the setting.
     """
 
@@ -44,6 +45,7 @@ class Statement:
     penalty: Penalty = WEIGHT_DECAY
     complete: bool = False
     sampler: str = field(default="given", compare=False)
+    free_intercept: bool = False
 
     @classmethod
     def of(
@@ -54,13 +56,19 @@ class Statement:
         *,
         loss_settings: Mapping[str, Any] | None = None,
         penalty: Any = WEIGHT_DECAY,
+        fit_intercept: Any = None,
         **rest: Any,
     ) -> Statement:
-        """As a user says it: blocks and losses by name, norms as any pair."""
+        """As a user says it: blocks and losses by name, norms as any pair.
+
+        fit_intercept: None, the block's own setting; "free": an intercept without penalty; or True or False, for blocks
+        named by a string."""
         check_beta(beta)
         settings, norms = dict(loss_settings or {}), as_penalty(penalty)
         kind = loss_kind(loss)
-        return cls(make_block(block), kind, float(beta), loss_settings=settings, penalty=norms, **rest)
+        rest = {"free_intercept": is_free(fit_intercept)} | rest
+        made = with_intercept(block, fit_intercept)
+        return cls(made, kind, float(beta), loss_settings=settings, penalty=norms, **rest)
 
     def __post_init__(self) -> None:
         check_activation(self.activation)
@@ -71,6 +79,11 @@ class Statement:
             raise ValueError(f"readout: block {self.block.name!r} has one output a sample, no tokens; choose 'mean'.")
         check_penalty(self.penalty, self.block, self.activation)
         check_beta(self.beta)
+        if self.free_intercept and self.loss.balanced is Loss.balanced:
+            raise ValueError(
+                f"fit_intercept: 'free' needs a loss that says how to balance a dual point and which constant is best "
+                f"(`Loss.balanced`, `Loss.shift`), which {self.loss.name!r} does not."
+            )
 
     @property
     def scope(self) -> Scope:
@@ -87,10 +100,11 @@ class Statement:
         """With β of a sum over n samples, where it was that of their ``mean``: β_mean = β/n."""
         return self.with_beta(self.beta * n) if mean else self
 
-    def make_loss(self, target: Tensor, weight: Tensor | None) -> Loss:
-        """The loss on targets (n, …, c), the samples with weights (n,)."""
+    def make_loss(self, target: Tensor, weight: Tensor | None, mask: Tensor | None = None) -> Loss:
+        """The loss on targets (n, …, c), the samples with weights (n,), the tokens there that ``mask`` (n, s) says."""
         try:
-            return self.loss(target, weight, **self.loss_settings)
+            loss = self.loss(target, weight, **self.loss_settings)
+            return Free(loss, mask if self.readout == "tokens" else None) if self.free_intercept else loss
         except TypeError as error:
             found = dict(self.loss_settings)
             raise ValueError(f"loss_settings: {found!r} do not fit loss {self.loss.name!r} ({error}).") from None
@@ -108,7 +122,15 @@ class Statement:
             "loss_settings": dict(self.loss_settings),
             "beta": self.beta,
             "penalty": written(self.penalty),
+            "free_intercept": self.free_intercept,
         }
+
+
+def is_free(fit_intercept: Any) -> bool:
+    """Whether an intercept without penalty is asked for; ValueError for words that mean nothing."""
+    if isinstance(fit_intercept, str) and fit_intercept != "free":
+        raise ValueError(f"fit_intercept: {fit_intercept!r} is unknown; choose True, False or 'free'.")
+    return isinstance(fit_intercept, str)
 
 
 def loss_kind(loss: str | type[Loss]) -> type[Loss]:

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from provenet.cones import Cones, cone_pca
-from provenet.cones.branch import branch_and_bound
+from provenet.cones.branch import branch_and_bound, output_rank
 from provenet.cones.relaxation import relaxed
-from provenet.cones.search import climb
+from provenet.cones.search import climb, survey
 
 
 def random_cones(N: int, p: int, B: int, seed: int) -> Cones:
@@ -69,7 +69,7 @@ def test_relaxation_and_branches_bound_what_the_faces_give_exactly() -> None:
     assert bool((relaxation >= exact.lower).all())
     spectral = torch.linalg.svdvals(G)[:, 0]
     assert bool((relaxation <= spectral * (1 + 1e-9)).all())
-    leaf = branch_and_bound(cones, G, torch.zeros_like(spectral), spectral, 0.0, 40_000, 1e-6)
+    leaf = branch_and_bound(cones, G, spectral, lambda lower: lower * (1 + 1e-6), 40_000)
     assert bool((leaf.upper >= exact.lower).all())
     assert bool((leaf.lower <= exact.upper).all())
     assert bool((leaf.upper <= exact.upper * (1 + 2e-6)).all())
@@ -105,3 +105,33 @@ def test_equal_eigenvalues_are_bounded_all_the_same() -> None:
         found = cone_pca(cones, torch.eye(p, dtype=torch.float64).expand(4, p, p))
         assert torch.allclose(found.upper, torch.ones(4, dtype=torch.float64), atol=1e-10)
         assert float(cones.slack(found.u, torch.arange(4)).min()) >= -1e-8
+
+
+def test_directions_of_the_outputs_that_do_nothing_cost_nothing() -> None:
+    """Softmax's dual points have rows that add up to zero: one output less matters than there are."""
+    cones, G = random_cones(25, 5, 6, seed=11), matrices(6, 5, 4, seed=12)
+    G = G - G.mean(2, keepdim=True)
+    across = torch.linalg.svd(torch.ones(4, 1, dtype=torch.float64))[0][:, 1:]
+    assert output_rank(G) == 3
+    whole, part = cone_pca(cones, G), cone_pca(cones, G @ across)
+    assert bool(whole.exact.all())
+    assert torch.allclose(whole.upper, part.upper, rtol=1e-7)
+
+
+def test_narrow_cones_in_many_dimensions_are_closed() -> None:
+    """At table size: a spectral norm is far above, and bounds meet all the same."""
+    cones, G = random_cones(150, 10, 5, seed=21), matrices(5, 10, 4, seed=22)
+    found = cone_pca(cones, G, tolerance=1e-4)
+    assert float((found.upper / found.lower).max()) <= 1 + 1e-4
+    assert set(found.bounds()) == {"branch"}
+    assert bool((brute_force(cones, G) <= found.upper).all())
+    assert float((torch.linalg.svdvals(G)[:, 0] / found.lower).min()) > 1.3
+
+
+def test_a_survey_finds_what_a_climb_finds() -> None:
+    cones, G = random_cones(80, 8, 10, seed=31), matrices(10, 8, 3, seed=32)
+    best = cone_pca(cones, G, tolerance=1e-6).lower
+    found = survey(cones, G)
+    assert bool((found.value >= 0.999 * best).all())
+    assert torch.allclose(reached(G, found.u), found.value)
+    assert float(cones.slack(found.u, torch.arange(10)).min()) >= -1e-8

@@ -47,7 +47,7 @@ def trained_network(problem: pn.Problem, count: int) -> tuple[float, Any, Any, A
     group = torch.arange(len(sight.groups)).repeat_interleave(count)
     first, second = train(sight.trainee, group, sight.groups[0].p, np.random.default_rng(0))
     everyone = torch.arange(len(problem.X))
-    loss, _ = sight.trainee.slope(sight.trainee.outputs(first, second, group, everyone), everyone)
+    loss, _ = sight.trainee.slope(sight.trainee.network(group, everyone)(first, second), everyone)
     objective = loss + problem.program.beta * 0.5 * float(first.square().sum() + second.square().sum())
     return objective, first, second, group
 

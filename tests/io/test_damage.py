@@ -11,6 +11,7 @@ import pytest
 import safetensors.torch
 
 import provenet as pn
+from provenet import files
 from provenet.io import folder as format_
 from provenet.io import load, save
 
@@ -77,7 +78,7 @@ def reseal(model, **changes):
     (model / "model.json").write_text(json.dumps(header))
 
 
-@pytest.mark.parametrize("version", [0, 2, "1", None, 1e9])
+@pytest.mark.parametrize("version", [0, 3, "1", True, None, 1e9])
 def test_unknown_versions(model, version):
     reseal(model, version=version)
     with pytest.raises(ValueError, match="format version"):
@@ -155,9 +156,9 @@ def test_writing_is_atomic(model, monkeypatch):
     def fail(*_):
         raise OSError("disk full")
 
-    monkeypatch.setattr(format_.os, "fsync", fail)
+    monkeypatch.setattr(files.os, "fsync", fail)
     with pytest.raises(OSError, match="disk full"):
-        format_.write_atomically(model / "certificate.json", b"{}")
+        files.write_atomically(model / "certificate.json", b"{}")
     assert {path.name: path.read_bytes() for path in model.iterdir()} == before
 
 

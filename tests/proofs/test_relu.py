@@ -146,13 +146,29 @@ def test_a_bias_of_the_first_layer_is_a_weight_of_a_column_of_ones() -> None:
     assert flat == pn.certify(net, (X, Y), loss="squared", beta=BETA)
 
 
-def test_biases_that_are_no_part_of_the_block() -> None:
+def test_a_bias_of_the_last_layer_is_free() -> None:
     X, Y = planar(9, 2)
     net = nn.Sequential(nn.Linear(2, 4, bias=False), nn.ReLU(), nn.Linear(4, 2)).double()
-    with pytest.raises(ValueError, match=r"the last Linear has a bias that is not zero.*bias=False"):
-        pn.certify(net, (X, Y), loss="squared", beta=BETA)
+    found = pn.certify(net, (X, Y), loss="squared", beta=BETA)
+    free = pn.formulate("mlp", X, Y, "relu", "all", beta=BETA, fit_intercept=False)
+    layers = net[0].weight.square().sum() + net[2].weight.square().sum()  # type: ignore[operator]
+    value = 0.5 * (net(torch.tensor(X)) - torch.tensor(Y)).square().sum() + BETA / 2 * layers
+    assert found.primal == pytest.approx(float(value.detach()), rel=1e-12)
+    best = pn.solve(pn.formulate(pn.MLP(), X, Y, "relu", "all", beta=BETA, fit_intercept="free"), tol=1e-4)
+    assert found.dual <= best.certificate.primal < pn.solve(free, tol=1e-4).certificate.dual
+    better = found.improve()
+    assert better is not None
+    assert better[2].bias is not None  # type: ignore[index]
+    again = pn.certify(better, (X, Y), loss="squared", beta=BETA)
+    assert best.certificate.dual <= again.primal < found.primal
     net[2].bias.data.zero_()  # type: ignore[union-attr]
-    assert pn.certify(net, (X, Y), loss="squared", beta=BETA).scope == "all_arrangements"
+    without = pn.certify(net, (X, Y), loss="squared", beta=BETA)
+    net[2].bias = None
+    assert without == pn.certify(net, (X, Y), loss="squared", beta=BETA)
+
+
+def test_biases_that_are_no_part_of_the_block() -> None:
+    X, Y = planar(9, 2)
     conv = nn.Sequential(nn.Conv1d(1, 2, 2), nn.ReLU(), nn.Flatten(), nn.Linear(2, 2, bias=False)).double()
     with pytest.raises(ValueError, match="the convolution has a bias"):
         pn.certify(conv, (X[:, None], Y), loss="squared", beta=BETA)

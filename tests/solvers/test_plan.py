@@ -52,7 +52,10 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
     "signs": (lambda: posed("mlp", (60, 4), 2, penalty=(math.inf, 2)), ["admm", "apg"]),
     "relu, one output": (lambda: posed("mlp", (100, 6), 1, activation="relu"), ["working_set", "frank_wolfe"]),
     "relu in the plane": (lambda: posed("mlp", (30, 2), 3, activation="relu"), ["copositive", "frank_wolfe"]),
-    "relu, several outputs": (lambda: posed("mlp", (60, 5), 3, "softmax", activation="relu"), ["frank_wolfe"]),
+    "relu, several outputs": (
+        lambda: posed("mlp", (60, 5), 3, "softmax", activation="relu"),
+        ["cone_bm", "frank_wolfe"],
+    ),
     "relu, outputs apart": (
         lambda: posed("mlp", (40, 4), 2, activation="relu", penalty=(2, 1)),
         ["frank_wolfe"],

@@ -6,7 +6,7 @@ from provenet.blocks.cnn import CNN
 from provenet.blocks.fourier import BFNO, FNO
 from provenet.blocks.mixer import Mixer
 from provenet.blocks.mlp import MLP
-from provenet.blocks.named import BLOCKS, block_of, make_block
+from provenet.blocks.named import BLOCKS, block_of, make_block, with_intercept
 from provenet.blocks.on_data import OnData
 from provenet.blocks.rows import Rows, Table
 from provenet.blocks.tokens import FNet, PoolFormer, TokenMap
@@ -28,4 +28,5 @@ __all__ = [
     "TokenMap",
     "block_of",
     "make_block",
+    "with_intercept",
 ]

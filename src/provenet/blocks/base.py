@@ -91,12 +91,13 @@ class Block(ABC):
         readout: str = "mean",
         group: Tensor | None = None,
         relu: bool = False,
+        bias: Tensor | None = None,
     ) -> modules.TwoLayer:
-        """Neurons, with the gate vector of each (N, p), → torch module (AT App. A)."""
+        """Neurons, with the gate vector of each (N, p), and a bias (c,) of the outputs → torch module (AT App. A)."""
         settings = dict(self.settings()) | ({"readout": readout} if self.tokens else {})
         if self.groups > 1:
             settings["group"] = group
-        return self.module.from_weights(factors.left, factors.right, gates, relu, **settings)
+        return self.module.from_weights(factors.left, factors.right, gates, relu, bias, **settings)
 
     def neurons(self, network: nn.Module, readout: str = "mean") -> Neurons:
         """Torch module → its weights."""

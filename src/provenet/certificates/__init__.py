@@ -8,8 +8,9 @@ from provenet.certificates.certificate import (
     check_same_map,
     network_certificate,
     relu_point,
+    without_bias,
 )
-from provenet.certificates.gap import DualPoint, Gap, dual_point, duality_gap, gap_at, judged
+from provenet.certificates.gap import DualPoint, Gap, dual_point, duality_gap, gap_at, judged, with_intercept
 from provenet.certificates.mixture import Mixture
 
 __all__ = [
@@ -27,4 +28,6 @@ __all__ = [
     "judged",
     "network_certificate",
     "relu_point",
+    "with_intercept",
+    "without_bias",
 ]

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates.conditions import rank_conditions
-from provenet.certificates.gap import DualPoint, Gap, duality_gap, judged, relative_gap
+from provenet.certificates.gap import DualPoint, Gap, duality_gap, judged, relative_gap, with_intercept
 from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, in_words, written
 from provenet.problem import Problem, Program
@@ -149,14 +149,17 @@ def network_certificate(
     """
     network = copy.deepcopy(network).to(dtype=torch.float64).eval()
     if problem.activation == "relu":  # its primal is its own forward pass, whatever its neurons' arrangements are
-        prediction, factors = relu_point(problem, network)
+        prediction, factors, bias = relu_point(problem, network)
     else:
+        network, bias = without_bias(problem, network)
         factors = problem.factors(network)
         prediction = _predicted(problem, network) / problem.units.y
         convex = problem.program.operator.forward_factors(factors)
         check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
     units = problem.beta, problem.units.value
-    own = certificate_of(problem.program, prediction, factors, *units, problem.scope, tol, penalty=problem.penalty)
+    own = certificate_of(
+        problem.program, prediction, factors, *units, problem.scope, tol, intercept=bias, penalty=problem.penalty
+    )
     if theta is None or theta.shape != problem.loss.target.shape or own.holds(tol):
         return own
     return own.sharpened_by(problem, judged(problem.program, theta.to(torch.float64) / problem.units.dual))
@@ -170,15 +173,18 @@ def certificate_of(
     scale: float,
     scope: Scope,
     tol: float,
+    intercept: Tensor | None = None,
     **more: Any,
 ) -> Certificate:
-    """The certificate of neurons and their prediction, both in the program's units.
+    """The certificate of neurons and their prediction without intercept, and that (c,), all in the program's units.
 
     beta: in the user's units.  scale: the objective's in the user's units over the program's.  more: other fields.
     """
     # they suppose rotations U → UQ, which neither cones nor other norms allow
     conditions = rank_conditions(factors, *program.operator.stack_shape) if program.gauge.rotates else {}
-    gap = duality_gap(program, prediction, float(program.gauge.penalty(factors)), final=True)
+    penalty = float(program.gauge.penalty(factors))
+    gap = duality_gap(program, prediction, penalty, final=True)
+    gap = with_intercept(program, gap, prediction, penalty, intercept)
     return certificate_from(gap, program.beta, beta, scale, scope, tol, conditions=conditions, **more)
 
 
@@ -203,15 +209,29 @@ def certificate_from(
     )
 
 
-def relu_point(problem: Problem, network: nn.Module) -> tuple[Tensor, Factors]:
-    """A ReLU network's prediction and neurons in the program's units, in float64; their gates are not looked for."""
+def relu_point(problem: Problem, network: nn.Module) -> tuple[Tensor, Factors, Tensor | None]:
+    """A ReLU network's prediction without its free intercept, its neurons and that, in the program's units, in float64;
+    their gates are not looked for."""
+    network, bias = without_bias(problem, network)
     first, second, _, group, _ = problem.neurons(network)
     nowhere = torch.zeros(len(first), dtype=torch.long)
     neurons = Factors(first, second, nowhere).to(Space())
     prediction = _predicted(problem, network)
     plain = _predicted(problem, problem.block.network(neurons, None, problem.readout, group, True))
     check_same_map(plain, prediction, float(problem.loss.target.abs().max()))
-    return prediction / problem.units.y, neurons.scaled(problem.units.z**-0.5)
+    return prediction / problem.units.y, neurons.scaled(problem.units.z**-0.5), bias
+
+
+def without_bias(problem: Problem, network: nn.Module) -> tuple[nn.Module, Tensor | None]:
+    """The network without its free intercept, and that (c,) in the program's units, in float64: added to outputs, a
+    large one would round what the neurons say."""
+    problem.neurons(network)
+    bias = getattr(network, "bias", None)
+    if bias is None:
+        return network, None
+    bare: Any = copy.deepcopy(network)
+    bare.bias = None
+    return bare, bias.detach().to(torch.float64) / problem.units.y
 
 
 def _predicted(problem: Problem, network: nn.Module) -> Tensor:

@@ -71,7 +71,7 @@ def duality_gap(program: Program, prediction: Tensor, penalty: float, final: boo
 
     final: as `Program.polar` has it.
     """
-    theta = program.loss.gradient(prediction)
+    theta = program.loss.dual_at(prediction)
     at, polar = _bounded(program, theta, final)
     found = gap_at(program, prediction, penalty, at)
     return replace(found, polar_least=float(polar.lower.max()), pull=polar.stack)
@@ -80,6 +80,13 @@ def duality_gap(program: Program, prediction: Tensor, penalty: float, final: boo
 def gap_at(program: Program, prediction: Tensor, penalty: float, at: DualPoint) -> Gap:
     """The gap of a point by any dual point."""
     return Gap(float(program.loss.value(prediction)) + program.beta * penalty, at)
+
+
+def with_intercept(program: Program, gap: Gap, prediction: Tensor, penalty: float, intercept: Tensor | None) -> Gap:
+    """The gap of a point whose free intercept, if the loss has one, is this one (c,), None: zero; not the best."""
+    if not program.loss.free:
+        return gap
+    return replace(gap, primal=float(program.loss.value_at(prediction, intercept)) + program.beta * penalty)
 
 
 def judged(program: Program, theta: Tensor, final: bool = True) -> DualPoint:

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from provenet import __version__
-from provenet.cli import certify, demo, export, fit, path, predict
+from provenet.cli import certify, demo, export, fit, layerwise, path, predict
 from provenet.cli.console import FAILED, WRONG_USE, complain
 from provenet.data.table import ColumnError
 from provenet.solvers.plan import Refused
@@ -66,6 +66,7 @@ app.command()(predict.predict)
 app.command()(certify.certify)
 app.command()(path.path)
 app.command()(export.export)
+app.command()(layerwise.layerwise)
 
 
 def main() -> None:

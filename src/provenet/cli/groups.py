@@ -67,6 +67,7 @@ class OfNetwork:
     n_gates: o.GateCount = 100
     loss: o.LossOption = None
     intercept: o.Intercept = True
+    free_intercept: o.FreeIntercept = False
     penalty: o.PenaltyOption = "2,2"  # type: ignore[assignment]  # typer parses it
     seed: o.Seed = 0
 

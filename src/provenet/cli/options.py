@@ -137,7 +137,8 @@ Gates = Annotated[
         parser=parse_gates,
         metavar=f"{'|'.join(GATES)}|NUMBER",
         help="How gates are found: gaussian, between rows of different targets, the units of a network trained for a "
-        "moment; all, with --activation relu: every arrangement there is; a number: so many gaussian ones.",
+        "moment; grow begins with few and adds those that pull hardest; "
+        "all, with --activation relu: every arrangement there is; a number: so many gaussian ones.",
     ),
 ]
 GateCount = Annotated[int, typer.Option("--n-gates", min=1, help="How many gates.")]
@@ -150,6 +151,9 @@ PenaltyOption = Annotated[
     ),
 ]
 Intercept = Annotated[bool, typer.Option(help="For mlp: give the data a column of ones, its weights penalised too.")]
+FreeIntercept = Annotated[
+    bool, typer.Option("--free-intercept", help="Give the outputs a bias that costs nothing, for every block.")
+]
 SolverOption = Annotated[str, typer.Option(callback=known_solver, help=f"auto, {', '.join(METHODS)}.")]
 Tol = Annotated[float, typer.Option(callback=positive, help="The relative gap to prove.")]
 MaxSteps = Annotated[int | None, typer.Option(min=0, help="Stop after so many steps.")]

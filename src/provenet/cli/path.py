@@ -14,7 +14,7 @@ from provenet.cli import options as o
 from provenet.cli.console import FAILED, as_csv, errors, print_json, print_table, say
 from provenet.cli.fitting import prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
-from provenet.io.folder import write_atomically
+from provenet.files import write_atomically
 from provenet.report import write_report
 from provenet.solvers import Solution
 from provenet.solvers.path import path as follow

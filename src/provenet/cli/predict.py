@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from provenet.cli import options as o
 from provenet.cli.console import as_csv, print_json, say
 from provenet.cli.models import load_estimator, load_for, source_of
-from provenet.io.folder import write_atomically
+from provenet.files import write_atomically
 
 
 def predict(

@@ -51,8 +51,10 @@ class Region(Placed, ABC):
         return False
 
     @abstractmethod
-    def peaks(self, G: Tensor) -> Tensor:
-        """Unit vectors u_k of the cones (P, p) with ‖G_kᵀu_k‖ as large as can be found, for G (P, p, c)."""
+    def peaks(self, G: Tensor, above: float = 0.0) -> Tensor:
+        """Unit vectors u_k of the cones (P, p) with ‖G_kᵀu_k‖ as large as can be found, for G (P, p, c).
+
+        above: the search may be short where it finds a value beyond this."""
 
     def split(self, u: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
         """u = a − b with a, b (N', p) in the cones: shifted along the points inside, which is dear in narrow cones."""

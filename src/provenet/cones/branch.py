@@ -1,28 +1,31 @@
 """Branch and bound for cone-constrained PCA, over output directions, in many cones at once.
 
-max ‖Gᵀu‖ over unit u in the cone is max f(v) over unit v, f(v) = ‖Proj_K(Gv)‖, which is convex and positively
-homogeneous.  So on a simplicial cell, v = Σ α_i v_i with α ≥ 0, it is at most the linear function ℓᵀv that meets it at
-the v_i, and at most ‖ℓ‖ on unit vectors; where ℓ is not in the cell, at most what its facets allow.  The excess falls
-with the square of the cell's size; where one ray of the cone serves all of a cell, it is zero.
+max ‖Gᵀu‖ over unit u in the cone is max f(v) over unit v, f(v) = ‖Proj_K(Gv)‖ = min ‖Gv + Kᵀλ‖ over λ ≥ 0.  On a
+simplicial cell, v = Σ α_i v_i with α ≥ 0, multipliers may be mixed as v is: λ = Σ α_i λ_i ≥ 0, so
+
+    f(v) ≤ ‖Σ α_i w_i‖ = ‖Tv‖,    w_i = Gv_i + Kᵀλ_i the projections at the corners,  T the linear map with Tv_i = w_i.
+
+The largest ‖Tv‖ on unit v of a cell is an eigenvalue, or one of a facet.  Where one face of the cone serves all of a
+cell, f is ‖Tv‖ itself: cells need only be so small that faces no longer change, not so small that f is flat.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.cones.base import Table
-from provenet.cones.projection import project
+from provenet.cones.base import Region
+from provenet.cones.cells import largest_in_cells
+from provenet.cones.projection import Projection, project
 
-_MOST_OUTPUTS = 6  # beyond, the first 2^c cells are too coarse to be of use
+MOST_OUTPUTS = 6  # beyond, the first 2^r cells are too many and too coarse to be of use
 _WAVE = 2_048  # cells split at a time,
 _WORK = 2**23  # (cells × (rows + p³)) at most
-_ROUNDING = 1e-14  # of a few sums of products
-_OUTSIDE = 1e-6  # ℓ is outside a cell where a weight is below zero by more than rounding
-_MOST_FACETS = 6  # of a cell whose facets are looked at
+_NOTHING = 1e-13  # of the largest singular value: directions of v below it are left out, and accounted for
 
 
 class Leaf(NamedTuple):
@@ -33,116 +36,112 @@ class Leaf(NamedTuple):
     u: Tensor
 
 
-def branch_and_bound(
-    cones: Table,
-    G: Tensor,
-    lower: Tensor,
-    upper: Tensor,
-    enough: float,
-    nodes: int,
-    tolerance: float,
-) -> Leaf:
-    """For G (B, p, c) and bounds (B,) known before: until upper ≤ max(enough, lower(1 + tolerance)), ``nodes`` cells,
-    or a deadline.
+def output_rank(G: Tensor) -> int:
+    """How many directions of v matter, in the worst of G (B, p, c)."""
+    sigma = torch.linalg.svdvals(G)
+    return max(int((sigma > _NOTHING * sigma[:, :1]).sum(1).max()), 1) if len(G) else 1
+
+
+def branch_and_bound(cones: Region, G: Tensor, upper: Tensor, suffices: Callable[[Tensor], Tensor], nodes: int) -> Leaf:
+    """For G (B, p, c) and upper bounds (B,) known before: until each is at most what ``suffices`` makes of the lower
+    bounds (B,) found so far, ``nodes`` projections, or a deadline.
 
     ``upper`` holds at any time: it is the largest bound of a cell, and never more than the one known before.
     """
-    B, p, _ = G.shape
-    basis = torch.linalg.svd(G, full_matrices=False)[2].mT  # (B, c, r): v beyond it changes nothing
-    G = torch.bmm(G, basis)
-    r = G.shape[2]
+    B, p, c = G.shape
+    _, sigma, Vh = torch.linalg.svd(G, full_matrices=False)
+    r = max(int((sigma > _NOTHING * sigma[:, :1]).sum(1).max()), 1)
+    left_out = sigma[:, r] if r < sigma.shape[1] else torch.zeros_like(upper)
+    slack = left_out + 8 * (p + c) * torch.finfo(G.dtype).eps * sigma[:, 0]
+    search = _Search(cones, torch.bmm(G, Vh[:, :r].mT))
+    if r > MOST_OUTPUTS:
+        return Leaf(search.best, upper, search.where)
+    gate, cells = search.orthants()
+    bound = search.bound(gate, cells, slack)
+    closed = torch.zeros_like(upper)  # the largest bound of cells that are no longer looked at
     wave = max(min(_WAVE, _WORK // (cones.rows.shape[0] + p**3)), 1)
-    best, where = lower.clone(), cones.inside.clone()
-    if r > _MOST_OUTPUTS:
-        return Leaf(torch.zeros_like(lower), upper, where)
-    orthants = torch.diag_embed(torch.cartesian_prod(*[G.new_tensor([1.0, -1.0])] * r).view(-1, r))
-    everyone = torch.arange(B, device=G.device)
-    gate = everyone.repeat_interleave(len(orthants))
-    cells = orthants.repeat(B, 1, 1)  # (M, r, r): the generators of a cell are its rows
-    f = G.new_empty(B, 2, r)  # at ±e_i
-    for side, sign in enumerate((1.0, -1.0)):
-        pull = sign * G.mT.reshape(B * r, p)
-        f[:, side] = _evaluate(cones, G, pull, everyone.repeat_interleave(r), best, where).view(B, r)
-    corner = (cells.diagonal(dim1=1, dim2=2) < 0).long()
-    height = f[gate[:, None], corner, torch.arange(r, device=G.device)]
-    bound = _bound(cells, height)
-    closed = torch.zeros_like(lower)  # the largest bound of cells that are no longer looked at
-    spent = len(gate)
     while True:
-        goal = (best * (1 + tolerance)).clamp_min(enough)
+        goal = suffices(search.best)
         open_ = (bound > goal[gate]) & (upper[gate] > goal[gate])
         closed.scatter_reduce_(0, gate[~open_], bound[~open_], "amax")
-        gate, cells, height, bound = gate[open_], cells[open_], height[open_], bound[open_]
-        if len(gate) == 0 or spent >= nodes or deadline.over():
+        gate, cells, bound = gate[open_], cells[open_], bound[open_]
+        if len(gate) == 0 or len(search.v) >= nodes + 2 * r * B or deadline.over():
             break
         order = torch.argsort(bound, descending=True)
         now, later = order[:wave], order[wave:]
-        halves = _halves(cones, G, gate[now], cells[now], height[now], best, where)
-        inherited = bound[now].repeat(2)
-        spent += 2 * len(now)
-        gate, cells, height, bound = (
-            torch.cat([gate[later], gate[now].repeat(2)]),
-            torch.cat([cells[later], halves[0]]),
-            torch.cat([height[later], halves[1]]),
-            torch.cat([bound[later], torch.minimum(inherited, _bound(*halves))]),
-        )
+        halves, own = search.halves(gate[now], cells[now]), gate[now].repeat(2)
+        smaller = torch.minimum(bound[now].repeat(2), search.bound(own, halves, slack))
+        gate, cells = torch.cat([gate[later], own]), torch.cat([cells[later], halves])
+        bound = torch.cat([bound[later], smaller])
     closed.scatter_reduce_(0, gate, bound, "amax")
-    return Leaf(best, torch.minimum(upper, closed), where)
+    return Leaf(search.best, torch.minimum(upper, closed), search.where)
 
 
-def _evaluate(cones: Table, G: Tensor, pull: Tensor, gate: Tensor, best: Tensor, where: Tensor) -> Tensor:
-    """f = ‖Proj_K(pull)‖ from above (M,); the projections are tried as better points of their gates."""
-    found = project(cones.rows, cones.signs[gate], pull)
-    length = torch.linalg.vector_norm(found.point, dim=1)
-    u = found.point / length.clamp_min(1e-300)[:, None]
-    value = torch.linalg.vector_norm(torch.bmm(G[gate].mT, u[:, :, None]).squeeze(2), dim=1)
-    value = torch.where(found.violation <= 1e-9 * length, value, 0.0)
-    better = torch.nonzero(value > best[gate]).flatten()
-    best.scatter_reduce_(0, gate[better], value[better], "amax")
-    top = better[value[better] == best[gate[better]]]
-    where[gate[top]] = u[top]
-    eps = torch.finfo(G.dtype).eps
-    rounding = (pull.shape[1] + 4) * eps * (torch.linalg.vector_norm(pull, dim=1) + found.multipliers.sum(1))
-    return length + rounding
+class _Search:
+    """Corners v (V, r) of cells, the projections ``found`` there, by how much rounding may ``slip`` these (V,); the
+    largest ‖G_kᵀu‖ of each gate so far, and where.  A cell is the indices (r,) of its corners."""
 
+    def __init__(self, cones: Region, G: Tensor):
+        self.cones, self.G = cones, G
+        B, _, r = G.shape
+        self.v, self.slip = G.new_zeros(0, r), G.new_zeros(0)
+        self.found: Projection | None = None
+        self.best, self.where = G.new_zeros(B), cones.inside.clone()
 
-def _bound(cells: Tensor, height: Tensor) -> Tensor:
-    """max ℓᵀv over unit v of cells (M, k, r), for the ℓ of their span with ℓᵀv_i = f(v_i), heights (M, k).
+    def orthants(self) -> tuple[Tensor, Tensor]:
+        """The first cells (M, r), and their gates (M,): corners ±e_i of every gate."""
+        B, _, r = self.G.shape
+        gates = torch.arange(B, device=self.G.device)
+        axes = torch.cat([torch.eye(r, dtype=self.G.dtype, device=self.G.device)] * 2)
+        axes[r:] *= -1
+        first = self._corners(gates.repeat_interleave(2 * r), axes.repeat(B, 1))
+        sides = torch.cartesian_prod(*[torch.arange(2, device=self.G.device)] * r).view(-1, r)
+        cells = torch.arange(r, device=self.G.device) + r * sides
+        return gates.repeat_interleave(len(cells)), (first + 2 * r * gates[:, None, None] + cells).flatten(0, 1)
 
-    Small cells make for bad systems.  But any ℓ will do: f(v) ≤ ℓᵀv + Σ α_i (f(v_i) − ℓᵀv_i), and Σ α_i ≤ √k, as the
-    generators of a cell make no obtuse angles.
-    """
-    k = cells.shape[1]
-    gram = torch.bmm(cells, cells.mT)
-    weight = torch.linalg.solve(gram, height[:, :, None])  # ℓ = Σ α_i v_i
-    weight = weight + torch.linalg.solve(gram, height[:, :, None] - torch.bmm(gram, weight))
-    slope = torch.bmm(cells.mT, weight)
-    missed = (height - torch.bmm(cells, slope).squeeze(2)).clamp_min(0).amax(1)
-    length = torch.linalg.vector_norm(slope, dim=(1, 2))
-    bound = (length + k**0.5 * missed) * (1 + _ROUNDING)
-    weight = weight.squeeze(2)
-    outside = torch.nonzero(weight.amin(1) < -_OUTSIDE * weight.abs().amax(1)).flatten()
-    if k == 1 or k > _MOST_FACETS or outside.numel() == 0:
-        return bound
-    others = [[j for j in range(k) if j != i] for i in range(k)]
-    facets = torch.stack([_bound(cells[outside][:, rest], height[outside][:, rest]) for rest in others])
-    bound[outside] = torch.minimum(bound[outside], facets.amax(0))
-    return bound
+    def halves(self, gate: Tensor, cells: Tensor) -> Tensor:
+        """Each cell (M, r) cut in two across its longest edge, (2M, r); an edge that cells share is cut once."""
+        M, r = cells.shape
+        v = self.v[cells]
+        longest = torch.cdist(v, v).flatten(1).argmax(1)
+        m = torch.arange(M, device=cells.device)
+        i, j = longest // r, longest % r
+        a, b = cells[m, i], cells[m, j]
+        edge, which = torch.unique(torch.minimum(a, b) * len(self.v) + torch.maximum(a, b), return_inverse=True)
+        owner = torch.zeros_like(edge).scatter_(0, which, m)
+        middle = v[owner, i[owner]] + v[owner, j[owner]]
+        middle = middle / torch.linalg.vector_norm(middle, dim=1, keepdim=True)
+        corner = self._corners(gate[owner], middle, a[owner]) + which
+        first, second = cells.clone(), cells.clone()
+        first[m, i], second[m, j] = corner, corner
+        return torch.cat([first, second])
 
+    def bound(self, gate: Tensor, cells: Tensor, slack: Tensor) -> Tensor:
+        """An upper bound (M,) of f on each cell; a corner's slip counts √r times, as Σ α_i ≤ √r where no two corners
+        make an obtuse angle."""
+        assert self.found is not None
+        largest = largest_in_cells(self.v[cells], self.found.point[cells])
+        return largest + cells.shape[1] ** 0.5 * self.slip[cells].amax(1) + slack[gate]
 
-def _halves(
-    cones: Table, G: Tensor, gate: Tensor, cells: Tensor, height: Tensor, best: Tensor, where: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Each cell cut in two across its longest edge: cells (2M, r, r) and f at their generators (2M, r)."""
-    M, r, _ = cells.shape
-    distance = torch.cdist(cells, cells).flatten(1)
-    longest = distance.argmax(1)
-    i, j = longest // r, longest % r
-    m = torch.arange(M, device=cells.device)
-    middle = cells[m, i] + cells[m, j]
-    middle = middle / torch.linalg.vector_norm(middle, dim=1, keepdim=True)
-    pull = torch.bmm(G[gate], middle[:, :, None]).squeeze(2)
-    value = _evaluate(cones, G, pull, gate, best, where)
-    first, second, f1, f2 = cells.clone(), cells.clone(), height.clone(), height.clone()
-    first[m, i], second[m, j], f1[m, i], f2[m, j] = middle, middle, value, value
-    return torch.cat([first, second]), torch.cat([f1, f2])
+    def _corners(self, gate: Tensor, v: Tensor, near: Tensor | None = None) -> int:
+        """Projections at v (M, r), begun with the rows of corners ``near``; the index of the first.  They are tried
+        as better points of their gates, too."""
+        G = self.G[gate]
+        pull = torch.bmm(G, v[:, :, None]).squeeze(2)
+        start = None if near is None or self.found is None else self.found.select(near)
+        found = project(self.cones.rows, self.cones.signs[gate], pull, start)
+        length = torch.linalg.vector_norm(found.point, dim=1)
+        u = found.point / length.clamp_min(1e-300)[:, None]
+        value = torch.linalg.vector_norm(torch.bmm(G.mT, u[:, :, None]).squeeze(2), dim=1)
+        value = torch.where(found.violation <= 1e-9 * length, value, 0.0)
+        better = torch.nonzero(value > self.best[gate]).flatten()
+        self.best.scatter_reduce_(0, gate[better], value[better], "amax")
+        top = better[value[better] == self.best[gate[better]]]
+        self.where[gate[top]] = u[top]
+        eps = torch.finfo(G.dtype).eps
+        slip = (pull.shape[1] + 4) * eps * (torch.linalg.vector_norm(pull, dim=1) + found.multipliers.sum(1))
+        first = len(self.v)
+        self.v = torch.cat([self.v, v])
+        self.found = found if self.found is None else self.found.joined(found)
+        self.slip = torch.cat([self.slip, slip])
+        return first

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.cones.base import Table
+from provenet.cones.branch import MOST_OUTPUTS, output_rank
 from provenet.cones.exact import Faces, faces
 from provenet.cones.pca import cone_pca
-from provenet.cones.search import climb
+from provenet.cones.search import climb, survey
 from provenet.cones.values import split
 from provenet.vectors import unit
 
@@ -84,8 +85,10 @@ class Cones(Table):
         """For one output, or in up to three dimensions."""
         return outputs == 1 or self.rows.shape[1] <= 3
 
-    def peaks(self, G: Tensor) -> Tensor:
-        return cone_pca(self, G).u if self.exact(G.shape[2]) else climb(self, G).u
+    def peaks(self, G: Tensor, above: float = 0.0) -> Tensor:
+        if self.exact(G.shape[2]):
+            return cone_pca(self, G).u
+        return (survey(self, G, above) if output_rank(G) <= MOST_OUTPUTS else climb(self, G)).u
 
     def split(self, u: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
         """min ‖a‖ + ‖b‖; where u, or −u, is in the cone already, it is one of them."""

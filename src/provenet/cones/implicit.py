@@ -91,7 +91,7 @@ class ImplicitCones(Region):
                 out.append((gates, Cones(self.rows.take(rows), signs, self.inside[gates])))
         return out
 
-    def peaks(self, G: Tensor) -> Tensor:
+    def peaks(self, G: Tensor, above: float = 0.0) -> Tensor:
         return climb(self, G).u
 
     def slack(self, u: Tensor, gate: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.cones.base import Table
-from provenet.cones.branch import branch_and_bound
+from provenet.cones.branch import MOST_OUTPUTS, branch_and_bound, output_rank
 from provenet.cones.exact import largest_in_cones
 from provenet.cones.projection import project
 from provenet.cones.relaxation import relaxed
@@ -26,7 +26,6 @@ _HAIR = 1e-7  # of ‖g‖: unit rows violated by no more come from rounding
 _A_HAIR_BELOW = 1 - 1e-9  # more than rounding adds to a bound
 _NODES = 2_000  # of branch and bound, for each gate that the cheaper bounds leave open
 _MOST_NODES = 60_000  # for all gates together
-_FEW_OUTPUTS = 5  # up to here branch and bound is the cheaper
 _TOGETHER = 128  # gates relaxed at a time
 _CLIMB_SHARE = 0.3  # of what a deadline leaves: lower bounds say where upper ones are needed, which is what counts
 _EXCESS_SHARE = 0.1  # of how far the largest is beyond what it is compared with
@@ -102,26 +101,39 @@ def _one_output(cones: Table, g: Tensor, enough: float) -> ConePCA:
 
 
 def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: float, against: float | None) -> ConePCA:
-    """Each bound only where the ones before it have not settled the gate; ``against`` None: every gate's is wanted."""
+    """Each bound only where the ones before it have not settled the gate; ``against`` None: every gate's is wanted.
+
+    Few outputs: branch and bound, which finds its lower bounds itself.  Else a local search comes first."""
     sigma = torch.linalg.svdvals(G)[:, 0]
     upper = sigma * (1 + (G.shape[1] + G.shape[2]) * 8 * torch.finfo(G.dtype).eps)
     decided = _all(G, "spectral")
-    with deadline.within(_CLIMB_SHARE * deadline.left()):
-        found = climb(cones, G)
-    lower, u = torch.minimum(found.value, upper), found.u
-    if against is not None:
+    lower, u = torch.zeros_like(upper), cones.inside.clone()
+
+    def suffices(lower: Tensor) -> Tensor:
+        """Upper bounds (B,) that need not be tightened, where these are the lower ones."""
+        goal = (lower * (1 + tolerance)).clamp_min(enough)
+        if against is None:
+            return goal
         largest = float(lower.max())
-        enough = max(enough, largest * (1 + tolerance), largest + _EXCESS_SHARE * (largest - against))
+        return goal.clamp_min(max(largest * (1 + tolerance), largest + _EXCESS_SHARE * (largest - against)))
 
     def open_gates() -> Tensor:
-        return torch.nonzero(upper > (lower * (1 + tolerance)).clamp_min(enough)).flatten()
+        return torch.nonzero(upper > suffices(lower)).flatten()
+
+    def better(gates: Tensor, value: Tensor, where: Tensor) -> None:
+        improved = value > lower[gates]
+        u[gates[improved]], lower[gates[improved]] = where[improved], value[improved]
+
+    def search() -> None:
+        with deadline.within(_CLIMB_SHARE * deadline.left()):
+            found = climb(cones, G)
+        better(torch.arange(len(G), device=G.device), found.value, found.u)
 
     def relax() -> None:
         for gates in open_gates().split(_TOGETHER):
             if deadline.over():
                 return
-            target = (lower[gates] * (1 + tolerance)).clamp_min(enough)
-            tight = relaxed(cones.restrict(gates), G[gates], u[gates], target)
+            tight = relaxed(cones.restrict(gates), G[gates], u[gates], suffices(lower)[gates])
             decided[gates[tight < upper[gates]]] = BOUNDS.index("relaxation")
             upper[gates] = torch.minimum(upper[gates], tight)
 
@@ -129,14 +141,20 @@ def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: floa
         gates = open_gates()
         if gates.numel() == 0 or nodes == 0 or deadline.over():
             return
-        budget = min(nodes * gates.numel(), _MOST_NODES)
-        leaf = branch_and_bound(cones.restrict(gates), G[gates], lower[gates], upper[gates], enough, budget, tolerance)
-        decided[gates[leaf.upper < upper[gates]]] = BOUNDS.index("branch")
-        improved = leaf.lower > lower[gates]
-        u[gates[improved]] = leaf.u[improved]
-        lower[gates], upper[gates] = torch.maximum(lower[gates], leaf.lower), torch.minimum(upper[gates], leaf.upper)
+        known = lower.clone()
 
-    for tighten in (branch, relax) if min(G.shape[1:]) <= _FEW_OUTPUTS else (relax, branch):
-        tighten()
+        def own(found: Tensor) -> Tensor:
+            known[gates] = torch.maximum(lower[gates], found)
+            return suffices(known)[gates]
+
+        budget = min(nodes * gates.numel(), _MOST_NODES)
+        leaf = branch_and_bound(cones.restrict(gates), G[gates], upper[gates], own, budget)
+        decided[gates[leaf.upper < upper[gates]]] = BOUNDS.index("branch")
+        better(gates, leaf.lower, leaf.u)
+        upper[gates] = torch.minimum(upper[gates], leaf.upper)
+
+    for tighten in (branch, search, relax) if output_rank(G) <= MOST_OUTPUTS else (search, relax):
+        if open_gates().numel():
+            tighten()
     exact = upper <= lower * (1 + 10 * tolerance) + torch.finfo(G.dtype).tiny
     return ConePCA(torch.minimum(lower, upper), upper, u, exact, decided)

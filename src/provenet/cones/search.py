@@ -9,10 +9,14 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.cones.base import Region
+from provenet.cones.branch import branch_and_bound
 from provenet.cones.projection import project
 
 _STEPS = 40
 _POLISH = 100
+_GLANCE = 4
+_ROUGH, _NODES = 1.03, 60  # how far upper bounds of a survey may be off, and its projections a gate
+_NEXT_TO = 1e-5  # of a value: what is this close above it is not looked for
 _STILL = 1e-13  # relative growth below which a climb has ended
 _HAIR = 1e-8  # a unit vector violating unit rows by less is in the cone
 _WORK = 2**23  # (gates × starts × (rows + p³)) at a time: so a deadline finds some gates done
@@ -47,6 +51,29 @@ def climb(cones: Region, G: Tensor) -> Climb:
     best = value.view(B, count).argmax(1)
     value, u = _steps(cones, G, u.view(B, count, p)[everyone, best], everyone, _POLISH)
     return Climb(value, u)
+
+
+def glance(cones: Region, G: Tensor) -> Climb:
+    """What a few power steps from the points inside find: near the best where cones are narrow, at a tenth of the cost
+    of a climb."""
+    return Climb(*_steps(cones, G, cones.inside, torch.arange(len(G), device=G.device), _GLANCE))
+
+
+def survey(cones: Region, G: Tensor, above: float = 0.0) -> Climb:
+    """Power steps from the better of what a glance and a branch and bound have seen: for few outputs quicker than a
+    climb, and it misses less.
+
+    above: the branch and bound is rough where a value beyond this is found, and goes on where none is."""
+    seen = glance(cones, G)
+    none_there = above * (1 + _NEXT_TO)
+
+    def suffices(lower: Tensor) -> Tensor:
+        return torch.where(lower > none_there, _ROUGH * lower, none_there)
+
+    found = branch_and_bound(cones, G, G.new_full((len(G),), torch.inf), suffices, _NODES * len(G))
+    better = (found.lower > seen.value)[:, None]
+    u = torch.where(better, found.u, seen.u)
+    return Climb(*_steps(cones, G, u, torch.arange(len(G), device=G.device), _STEPS))
 
 
 def _steps(cones: Region, G: Tensor, u: Tensor, gate: Tensor, steps: int) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
 
@@ -19,7 +19,7 @@ from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from provenet.blocks import BLOCKS, make_block
+from provenet.blocks import with_intercept
 from provenet.blocks.base import Block
 from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates import Certificate
@@ -113,10 +113,7 @@ class ProvenEstimator(Settings, BaseEstimator):
         return {}
 
     def _make_block(self) -> Block:
-        """``fit_intercept`` goes to blocks named by a string that have such a setting: the MLP alone."""
-        kind = BLOCKS.get(self.block) if isinstance(self.block, str) else None
-        has_intercept = kind is not None and "fit_intercept" in {field.name for field in fields(kind)}  # type: ignore[arg-type]
-        return make_block(self.block, **({"fit_intercept": self.fit_intercept} if has_intercept else {}))
+        return with_intercept(self.block, self.fit_intercept)
 
     def _formulate(self, data: TrainingData, beta: float, seed: int) -> Problem:
         self._fit_whitening(data)
@@ -148,7 +145,7 @@ class ProvenEstimator(Settings, BaseEstimator):
 
     def _statement(self, beta: float) -> Statement:
         return Statement.of(
-            self._make_block(),
+            self.block,
             self.loss,
             _plain_number(beta),
             activation=self.activation,
@@ -156,6 +153,7 @@ class ProvenEstimator(Settings, BaseEstimator):
             loss_settings=self._loss_settings(),
             penalty=self.penalty,
             complete=self._wanted().all,
+            fit_intercept=self.fit_intercept,
         )
 
     def _whitened(self, X: NDArray[Any]) -> NDArray[Any]:

@@ -42,7 +42,8 @@ class Settings:
     gates: str | Any = setting(
         "gaussian",
         'how gates are found: "gaussian", "between" (halfway between rows of different targets) or "trained" (the '
-        "units of a ReLU network trained for a moment); or gate vectors of your own, or a torch network, whose units "
+        'units of a ReLU network trained for a moment), "grow" (some Gaussian ones, to which those are added that pull '
+        "hardest, up to ``n_gates``); or gate vectors of your own, or a torch network, whose units "
         'they are; for "relu" gates are activation patterns, and "all" enumerates every one there is, so that the '
         "certificate speaks of all ReLU networks",
     )
@@ -50,8 +51,10 @@ class Settings:
     readout: str = setting(
         "mean", 'over the tokens of a block that has them, or "tokens", with a label (n, s) or target for each'
     )
-    fit_intercept: bool = setting(
-        True, 'for "mlp" alone: gives X a column of ones, whose weights are penalised like the others'
+    fit_intercept: bool | str = setting(
+        True,
+        'for "mlp" alone: gives X a column of ones, whose weights are penalised like the others; "free", for every '
+        "block: also a bias of the outputs that costs nothing",
     )
     solver: str | Any = setting("auto", "as in `provenet.solve`")
     tol: float = setting(1e-4, "the relative gap to be certified")

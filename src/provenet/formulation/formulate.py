@@ -13,7 +13,7 @@ from provenet.formulation.gates import find_gates
 from provenet.formulation.gauge import gauge_for
 from provenet.formulation.trainee import BlockTrainee
 from provenet.formulation.units import normalised
-from provenet.formulation.wanted import GIVEN, Wanted
+from provenet.formulation.wanted import GIVEN, GROW, Wanted
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.losses import Loss
 from provenet.problem import Problem, Program
@@ -36,13 +36,15 @@ def formulate(
     gate_group: Any = None,
     penalty: tuple[float, float] = WEIGHT_DECAY,
     n_gates: int = 100,
+    fit_intercept: bool | str | None = None,
 ) -> Problem:
     """The convex program of a block on data.
 
     X: samples (n, d), tokens (n, s, d) or images (n, channels, …), by block.  Y: targets (n, c) or (n,); one-hot or
     integer labels for ``"softmax"``, zeros and ones for ``"logistic"``; (n, s, c) with ``readout="tokens"``.
     ``gates``: "gaussian", "between" (halfway between rows of different targets) or "trained" (the units of a ReLU
-    network trained for a moment), ``n_gates`` of them; a number of Gaussian ones; gate vectors (P, p) of your own; or a
+    network trained for a moment), ``n_gates`` of them; "grow", some Gaussian ones to which `solve` adds the ones that
+    pull hardest, up to ``n_gates``; a number of Gaussian ones; gate vectors (P, p) of your own; or a
     network, whose units they are.  A block with groups has so many in each group, and vectors in all, or each in the
     group that ``gate_group`` (P,) names.  For ReLU gates are arrangements, and "all" enumerates them; of whitened X, or
     rows orthogonal to one another, one open gate is all that is needed (CP §3.3).
@@ -50,7 +52,12 @@ def formulate(
     ``sample_weight``; samples of weight zero are left out.
     ``penalty`` (C, R), for MLPs: the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), where u_j and v_j are
     the first and the second layer of neuron j (BM Lemma 3.1); (2, 2) is weight decay.  ReLU has (2, 2) and (2, 1).
+    ``fit_intercept="free"``: outputs get a bias (c,) that costs nothing, shared by all samples and tokens, and the
+    certificate speaks of networks with any such bias.  True and False, and the MLP's part in "free", are for
+    ``block="mlp"`` by name: a column of ones for X, whose weights are penalised, so that hidden units have biases.
     """
+    if isinstance(block, Block) and isinstance(fit_intercept, bool):
+        raise ValueError(f"fit_intercept: the block, {block!r}, says so itself; give it True or False, or 'free' here.")
     wanted = Wanted.of(gates, n_gates)
     statement = Statement.of(
         block,
@@ -61,6 +68,7 @@ def formulate(
         loss_settings=loss_settings,
         penalty=penalty,
         complete=wanted.all,
+        fit_intercept=fit_intercept,
     )
     return pose(statement, X, Y, wanted, seed=seed, sample_weight=sample_weight, mask=mask, gate_group=gate_group)
 
@@ -82,7 +90,7 @@ def pose(
     block = statement.block
     data = read_data(statement, X, Y, sample_weight, mask)
     on = block.on(data.X, data.Y.shape[-1], statement.readout, data.mask)
-    loss = statement.make_loss(data.Y, data.weight)
+    loss = statement.make_loss(data.Y, data.weight, data.mask)
     scaled_loss, units = normalised(loss, block.size(data.X), block.degree)
     beta = units.normalised_beta(statement.beta)
     found = find_gates(statement, BlockTrainee(on, scaled_loss, beta, units), wanted, seed, gate_group)
@@ -97,4 +105,5 @@ def pose(
         loss_settings={**statement.loss_settings, **loss.settings()},  # defaults included
         sampler=statement.sampler if wanted.name == GIVEN else wanted.name,
     )
-    return Problem(told, data.X, data.mask, loss, found, program, units)
+    growth = wanted.count if wanted.name == GROW and found.vectors is not None else None
+    return Problem(told, data.X, data.mask, loss, found, program, units, growth)

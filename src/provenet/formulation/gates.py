@@ -36,10 +36,10 @@ def find_gates(statement: Statement, trainee: BlockTrainee, wanted: Wanted, seed
     if statement.complete:
         gates = _all_arrangements(on, alone=statement.penalty == WEIGHT_DECAY)
     else:
-        if wanted.name in SAMPLERS:
+        if wanted.sampler is not None:
             if group is not None:
                 raise ValueError("gate_group: it goes with gate vectors, one number for each.")
-            gates = _sampled(trainee, wanted, seed)
+            gates = _sampled(trainee, *wanted.sampler, seed)
         elif wanted.network is not None:
             gates = _given(on, *gates_of(wanted.network, on))
         else:
@@ -48,12 +48,11 @@ def find_gates(statement: Statement, trainee: BlockTrainee, wanted: Wanted, seed
     return replace(gates, seconds=time.perf_counter() - began)
 
 
-def _sampled(trainee: BlockTrainee, wanted: Wanted, seed: int | None) -> Gates:
+def _sampled(trainee: BlockTrainee, name: str, count: int, seed: int | None) -> Gates:
     if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
         raise ValueError(f"seed: it must be a whole number from zero on, or None, got {seed!r}.")
-    on, count = trainee.on, wanted.count
-    _check_room(on, count)
-    return _together(SAMPLERS[wanted.name](sight_of(trainee), count, seed))
+    _check_room(trainee.on, count)
+    return _together(SAMPLERS[name](sight_of(trainee), count, seed))
 
 
 def sight_of(trainee: BlockTrainee) -> Sight:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,14 +36,18 @@ class BlockTrainee:
     def work(self, neurons: int) -> float:
         return neurons * self.on.rho * (self.on.p + self.on.q)
 
-    def outputs(self, first: Tensor, second: Tensor, group: Tensor, some: Tensor) -> Tensor:
+    def network(self, group: Tensor, some: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
         on, root = self.on, self.units.z**0.5
-        nobody = Factors(first.detach()[:1], second.detach()[:1], group[:1])
+        nobody = Factors.empty(on.p, on.q)
         module = on.block.network(nobody, None, on.readout, group if len(on.groups) > 1 else None, True)
-        weights = {"first": root * first, "second": root * second}
         x = on.X[some].to(torch.float64)
         inputs: tuple[Any, ...] = (x,) if on.mask is None else (x, on.mask[some])
-        return functional_call(module, weights, inputs) / self.units.y
+
+        def outputs(first: Tensor, second: Tensor) -> Tensor:
+            weights = {"first": root * first, "second": root * second}
+            return functional_call(module, weights, inputs) / self.units.y
+
+        return outputs
 
     def slope(self, outputs: Tensor, some: Tensor) -> tuple[float, Tensor]:
         loss = self.loss

@@ -12,13 +12,16 @@ from provenet.gates.samplers import SAMPLERS
 
 GIVEN = "given"
 ALL = "all"
-NAMES = (*SAMPLERS, ALL)
+GROW = "grow"
+NAMES = (*SAMPLERS, GROW, ALL)
+_SEEDLINGS = 0.2  # of the gates asked for: how many Gaussian ones grow
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """name: of a sampler, which is to find ``count`` gates in each group of features; "all", the arrangements of ReLU;
-    or "given", by ``vectors`` (P, p) or as the units of a ``network``."""
+    """name: of a sampler, which is to find ``count`` gates in each group of features; "grow", which begins with some of
+    them and lets `solve` find the others; "all", the arrangements of ReLU; or "given", by ``vectors`` (P, p) or as the
+    units of a ``network``."""
 
     name: str
     count: int = 0
@@ -45,6 +48,13 @@ class Wanted:
         if gates != "gaussian":
             raise ValueError(f"n_gates: with gates={gates!r} it must be a whole number, got {n_gates!r}.")
         return Wanted.of(n_gates)
+
+    @property
+    def sampler(self) -> tuple[str, int] | None:
+        """Whom to ask for how many gates; None where they are given, or all."""
+        if self.name == GROW:
+            return "gaussian", max(1, round(_SEEDLINGS * self.count))
+        return (self.name, self.count) if self.name in SAMPLERS else None
 
     @property
     def all(self) -> bool:

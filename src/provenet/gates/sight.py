@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,8 +37,8 @@ class Trainee(Protocol):
     def work(self, neurons: int) -> float:
         """Multiply-adds of a forward pass over one sample, about."""
 
-    def outputs(self, first: Tensor, second: Tensor, group: Tensor, some: Tensor) -> Tensor:
-        """Of the samples with these numbers; differentiable."""
+    def network(self, group: Tensor, some: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+        """(first, second) ↦ outputs of the samples with these numbers; differentiable."""
 
     def slope(self, outputs: Tensor, some: Tensor) -> tuple[float, Tensor]:
         """The loss of the outputs, and its gradient, as if these samples were all there are."""

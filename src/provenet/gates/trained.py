@@ -16,7 +16,7 @@ from provenet.gates.pool import Found, Pool
 from provenet.gates.sight import Sight, Trainee
 from provenet.vectors import unit
 
-_STEPS = 200  # of L-BFGS: 1,000 find networks a few per cent better, and gates that predict no better
+_STEPS = 100  # of L-BFGS: 1,000 find networks a few per cent better, and gates that predict no better
 _FEWEST = 50
 _ENOUGH = 1e-6  # of the objective that training began with: a step that gains less is the last
 _WORK = 1e10  # multiply-adds that training may take: a second or two
@@ -51,7 +51,8 @@ def train(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generato
     """First and second layers (m, p), (m, q) of a network trained by L-BFGS, from neurons of balanced layers."""
     steps, some = _affordable(trainee, len(group), generator)
     first, second = (unit(torch.from_numpy(generator.standard_normal((len(group), k)))) for k in (p, trainee.q))
-    outputs = trainee.outputs(first, second, group, some)
+    network = trainee.network(group, some)
+    outputs = network(first, second)
     said = float(outputs.square().mean()) ** 0.5
     root = (_OUTPUTS / said) ** 0.5 if said > 0 else 1.0
     left, right = ((root * layer).requires_grad_() for layer in (first, second))
@@ -70,7 +71,7 @@ def train(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generato
         if deadline.over():
             raise TimeoutError
         optimiser.zero_grad()
-        outputs = trainee.outputs(left, right, group, some)
+        outputs = network(left, right)
         loss, slope = trainee.slope(outputs, some)
         outputs.backward(slope / began)
         penalty = 0.0

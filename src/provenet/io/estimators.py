@@ -44,7 +44,7 @@ def describe(estimator: ProvenEstimator) -> tuple[dict[str, Any], dict[str, Tens
         "kind": kind,
         "settings": settings,
         "fitted": {name: _number(fitted[name]) for name in _PLAIN if name in fitted},
-        "labels": {name: _encode_labels(name, fitted[name]) for name in _LABELS if name in fitted},
+        "labels": {name: encode_labels(name, fitted[name]) for name in _LABELS if name in fitted},
     }, tensors
 
 
@@ -63,9 +63,7 @@ def rebuild(saved: dict[str, Any], tensors: dict[str, Tensor], model: SavedModel
         raise SchemaError(f"settings: {error}") from None
     fitted = take(saved, "fitted", dict)
     attributes: dict[str, Any] = {name: take(fitted, name, kind) for name, kind in _PLAIN.items() if name in fitted}
-    attributes |= {
-        name: _decode_labels(value) for name, value in take(saved, "labels", dict).items() if name in _LABELS
-    }
+    attributes |= {name: decode_labels(value) for name, value in take(saved, "labels", dict).items() if name in _LABELS}
     attributes |= {name: tensors[f"fitted.{name}"].numpy() for name in _ARRAYS if f"fitted.{name}" in tensors}
     for name, value in attributes.items():
         setattr(estimator, name, value)
@@ -106,7 +104,7 @@ def _number(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _encode_labels(name: str, labels: np.ndarray) -> dict[str, Any]:
+def encode_labels(name: str, labels: np.ndarray) -> dict[str, Any]:
     values = labels.tolist()
     if labels.dtype.kind in "UOT" and all(isinstance(value, str) for value in values):
         return {"dtype": "object" if labels.dtype.kind != "U" else "str", "values": values}
@@ -115,7 +113,7 @@ def _encode_labels(name: str, labels: np.ndarray) -> dict[str, Any]:
     raise ValueError(f"{name}: labels of type {labels.dtype} cannot be written to a file; use strings or numbers.")
 
 
-def _decode_labels(saved: Any) -> np.ndarray:
+def decode_labels(saved: Any) -> np.ndarray:
     dtype, values = take(saved, "dtype", str), take(saved, "values", list)
     if dtype not in _LABEL_DTYPES | {"str", "object"}:
         raise SchemaError(f"dtype: {dtype!r} is unknown")

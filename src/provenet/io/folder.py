@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from provenet.files import write_atomically
+
 FORMAT = "provenet-model"
-VERSION = 1
+VERSIONS = (1, 2)  # 2: with a free intercept, which older readers would leave out
 MODEL, TENSORS, CERTIFICATE, REPORT = "model.json", "model.safetensors", "certificate.json", "report.html"
 
 
@@ -27,7 +27,7 @@ def write_folder(folder: Path, header: dict[str, Any], tensors: bytes, certifica
     files = {TENSORS: tensors, CERTIFICATE: _dump(certificate)}
     for name, content in files.items():
         write_atomically(folder / name, content)
-    header = {"format": FORMAT, "version": VERSION} | header
+    header = {"format": FORMAT, "version": VERSIONS[0]} | header
     header["files"] = {name: _sha256(content) for name, content in files.items()}
     header["digest"] = _digest(header)
     write_atomically(folder / MODEL, _dump(header))
@@ -49,33 +49,6 @@ def read_folder(folder: Path) -> tuple[dict[str, Any], bytes, dict[str, Any]]:
     return header, contents[TENSORS], _parse(folder / CERTIFICATE, contents[CERTIFICATE])
 
 
-def write_atomically(path: Path, content: bytes) -> None:
-    """All of ``content`` or nothing: a temporary file beside ``path``, flushed to disk, then renamed over it."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp's files are private; a model is an ordinary file
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    _flush_directory(path.parent)
-
-
-def _flush_directory(folder: Path) -> None:
-    """Make the rename itself durable, where the system knows how."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
 def check_replaceable(folder: Path) -> None:
     """A folder that holds other things than a model is not ours to write into."""
     if folder.exists() and not folder.is_dir():
@@ -95,9 +68,10 @@ def check_replaceable(folder: Path) -> None:
 def _check_header(path: Path, header: dict[str, Any]) -> None:
     if header.get("format") != FORMAT:
         raise ValueError(f"{path}: it is not a model of provenet (format {header.get('format')!r}).")
-    if header.get("version") != VERSION:
+    if header.get("version") not in VERSIONS or isinstance(header["version"], bool):
+        known = " and ".join(map(str, VERSIONS))
         raise ValueError(
-            f"{path}: its format version is {header.get('version')!r}; this provenet reads version {VERSION}. "
+            f"{path}: its format version is {header.get('version')!r}; this provenet reads versions {known}. "
             "Install the provenet that wrote it, or save the model again."
         )
     if header.get("digest") != _digest(header):

@@ -17,6 +17,7 @@ from provenet.formulation import pose
 from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, read_penalty, written
 from provenet.io.fingerprint import check_fingerprint, differences, digest, fingerprint
+from provenet.io.folder import VERSIONS
 from provenet.io.schema import SchemaError, take
 from provenet.io.settings import decode
 from provenet.problem import Problem
@@ -81,6 +82,7 @@ class SavedModel:
     def header(self) -> dict[str, Any]:
         """All but the tensors and the certificate, ready for JSON."""
         return {
+            "version": VERSIONS[self.statement.free_intercept],
             "problem": self.statement.to_dict(),
             "run": dict(self.run),
             "data": dict(self.data),
@@ -96,6 +98,7 @@ class SavedModel:
             )
         first, second, gates, group, _ = self.statement.block.neurons(self.network, self.statement.readout)
         named = {"first": first, "second": second, "gates": gates, "group": group}
+        named["bias"] = getattr(self.network, "bias", None)
         named |= {"gate_vectors": self.gate_vectors, "gate_group": self.gate_group, "dual": self.certificate.theta}
         return {name: value.detach().contiguous() for name, value in named.items() if value is not None}
 
@@ -134,6 +137,7 @@ def _statement(record: dict[str, Any]) -> Statement:
         loss_settings=take(record, "loss_settings", dict),
         penalty=_penalty(record),
         complete=take({"complete": False} | record, "complete", bool),
+        free_intercept=take({"free_intercept": False} | record, "free_intercept", bool),
         sampler=take({"sampler": "given"} | record, "sampler", str),
     )
 
@@ -159,7 +163,10 @@ def _network(statement: Statement, tensors: dict[str, Tensor]) -> nn.Module:
     """The module of the saved weights, bit by bit."""
     block, activation = statement.block, statement.activation
     gated = {"linear": [], "gated_relu": ["gates", "gate_vectors"], "relu": ["gate_vectors"]}[activation]
-    needed = ["first", "second", *gated]
+    if "bias" in tensors and not statement.free_intercept:
+        raise SchemaError("tensors: bias, but the problem has no free intercept")
+    biased = ["bias"] if "bias" in tensors else []
+    needed = ["first", "second", *gated, *biased]
     groups = ["group", "gate_group"] if block.groups > 1 else []
     missing = sorted({*needed, *groups} - set(tensors))
     if missing:
@@ -177,7 +184,7 @@ def _network(statement: Statement, tensors: dict[str, Tensor]) -> nn.Module:
     gates = tensors["gates"] if activation == "gated_relu" else None
     group = tensors["group"].long() if groups else None
     neurons = Factors(first, second, torch.arange(first.shape[0]))
-    return block.network(neurons, gates, statement.readout, group, activation == "relu")
+    return block.network(neurons, gates, statement.readout, group, activation == "relu", tensors.get("bias"))
 
 
 def _check_dual(model: SavedModel) -> None:
@@ -204,6 +211,9 @@ def _check_sizes(model: SavedModel) -> None:
             f"tensors: a neuron has {found[0]} and {found[1]} weights, but {needed[0]} and {needed[1]} are needed for "
             f"samples of shape {tuple(sample)} and {outputs} outputs"
         )
+    bias = getattr(model.network, "bias", None)
+    if bias is not None and bias.shape != (outputs,):
+        raise SchemaError(f"tensors: bias has shape {tuple(bias.shape)}, but there are {outputs} outputs")
 
 
 def _fit_together(shapes: dict[str, tuple[int, ...]], groups: int) -> bool:

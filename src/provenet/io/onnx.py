@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from provenet.io.folder import write_atomically
+from provenet.files import write_atomically
 from provenet.io.onnx_graphs import GRAPHS, Graph
-from provenet.nn import MLP, SelfAttention, TwoLayer
+from provenet.io.onnx_layers import LayersGraph
+from provenet.nn import MLP, Layers, SelfAttention, TwoLayer
 
 
 def export_onnx(
@@ -28,14 +29,15 @@ def export_onnx(
     graph takes no mask: of a sample with fewer tokens, give it those that are there.
     """
     onnx = _import_onnx()
+    if isinstance(network, Layers):
+        return _export_layers(onnx, network, Path(path), precision, sample_shape)
     build = GRAPHS.get(type(network))
     if build is None or not isinstance(network, TwoLayer):
         raise ValueError(
             f"network: ONNX export knows {', '.join(kind.__name__ for kind in GRAPHS)}, got {type(network).__name__}. "
             "Keep its state_dict with torch.save, or its graph with torch.export."
         )
-    if precision not in ("float32", "float64"):
-        raise ValueError(f"precision: {precision!r} is unknown; choose 'float32' or 'float64'.")
+    _check_precision(precision)
     if sample_shape is None and type(network) not in (MLP, SelfAttention):
         raise ValueError(
             f"sample_shape: the graph of a {type(network).__name__} depends on the shape of a sample; give it, such as "
@@ -47,6 +49,25 @@ def export_onnx(
     onnx.checker.check_model(model, full_check=True)
     write_atomically(Path(path), model.SerializeToString())
     return Path(path)
+
+
+def _export_layers(onnx: Any, layers: Layers, path: Path, precision: str, sample_shape: Sequence[int] | None) -> Path:
+    """A deep network, all of whose stages have graphs."""
+    _check_precision(precision)
+    if sample_shape is None:
+        raise ValueError("sample_shape: the graph of a deep network depends on the shape of a sample; give it.")
+    unknown = [type(stage.network).__name__ for stage in layers if type(stage.network) not in GRAPHS]
+    if unknown:
+        raise ValueError(f"network: ONNX export knows {', '.join(k.__name__ for k in GRAPHS)}, got {unknown[0]}.")
+    model = LayersGraph(onnx, layers, getattr(torch, precision), tuple(sample_shape)).model()
+    onnx.checker.check_model(model, full_check=True)
+    write_atomically(path, model.SerializeToString())
+    return path
+
+
+def _check_precision(precision: str) -> None:
+    if precision not in ("float32", "float64"):
+        raise ValueError(f"precision: {precision!r} is unknown; choose 'float32' or 'float64'.")
 
 
 def _import_onnx() -> Any:

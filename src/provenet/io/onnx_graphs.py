@@ -64,6 +64,8 @@ class Graph:
         return name
 
     def finish(self, name: str, outputs: int) -> None:
+        if self.network.bias is not None:
+            name = self.add("Add", name, self.weight(self.network.bias.detach()))
         self.nodes[-1].output[0] = "outputs"
         assert name == f"v{len(self.nodes) - 1}", "the last node is the output"
         self.output_shape.append(outputs)

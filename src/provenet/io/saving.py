@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -17,9 +17,11 @@ from provenet.certificates import network_certificate
 from provenet.estimators.base import ProvenEstimator
 from provenet.io.estimators import describe, rebuild
 from provenet.io.folder import MODEL, TENSORS, read_folder, write_folder
+from provenet.io.layers import read_layers, save_layers
 from provenet.io.model import SavedModel, network_digest
 from provenet.io.schema import take
 from provenet.io.settings import encode
+from provenet.layerwise.base import Layerwise
 from provenet.problem import Problem
 from provenet.solvers import Solution
 
@@ -27,7 +29,7 @@ Folder = str | PathLike[str]
 
 
 def save(
-    model: ProvenEstimator | Solution | SavedModel | nn.Module,
+    model: ProvenEstimator | Layerwise | Solution | SavedModel | nn.Module,
     folder: Folder,
     *,
     problem: Problem | None = None,
@@ -38,6 +40,9 @@ def save(
     ``model``: a fitted estimator, a solution, a loaded model, or a network of your own with the ``problem`` it is for,
     which is certified here.  ``source`` says where the data came from, for those who load the model (JSON-ready).
     """
+    if isinstance(model, Layerwise):
+        save_layers(model, Path(folder), dict(source or {}))
+        return Path(folder)
     saved = _to_saved(model, problem, source)
     block = saved.statement.block
     if BLOCKS.get(block.name) is not type(block):
@@ -60,24 +65,45 @@ def load(folder: Folder) -> Any:
     A loaded estimator has no ``solution_`` (that needs the data) but ``saved_``, a `SavedModel`, whose ``problem`` and
     ``certify`` take the data again.  ValueError or OSError, with the reason, for anything damaged or foreign.
     """
-    model, estimator = load_model(folder)
+    path = Path(folder)
+    header, tensors, certificate = _read(path)
+    if "deep" in header:
+        return _understood(path, read_layers, header, tensors, certificate)
+    model, estimator = _understood(path, _single, header, tensors, certificate)
     return model if estimator is None else estimator
 
 
 def load_model(folder: Folder) -> tuple[SavedModel, ProvenEstimator | None]:
     """What `load` reads, both sides of it: the network with its problem, and the estimator if one was saved."""
     path = Path(folder)
+    header, tensors, certificate = _read(path)
+    if "deep" in header:
+        raise ValueError(f"{path}: it is a deep network, of stages with problems of their own; use provenet.load.")
+    both: tuple[SavedModel, ProvenEstimator | None] = _understood(path, _single, header, tensors, certificate)
+    return both
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Any]]:
     header, payload, certificate = read_folder(path)
     try:
-        tensors = safetensors.torch.load(payload)
+        return header, safetensors.torch.load(payload), certificate
     except (SafetensorError, ValueError) as error:
         raise ValueError(f"{path / TENSORS}: it is not a safetensors file ({error}).") from None
+
+
+def _understood(path: Path, reader: Callable[..., Any], *parts: Any) -> Any:
     try:
-        model = SavedModel.read(header, tensors, certificate)
-        state = header.get("estimator")
-        return model, None if state is None else rebuild(take(header, "estimator", dict), tensors, model)
+        return reader(*parts)
     except (ValueError, TypeError, OverflowError) as error:  # values of the wrong kind, wherever they surface
         raise ValueError(f"{path / MODEL}: {str(error).rstrip('.')}.") from error
+
+
+def _single(
+    header: dict[str, Any], tensors: dict[str, Tensor], certificate: dict[str, Any]
+) -> tuple[SavedModel, ProvenEstimator | None]:
+    model = SavedModel.read(header, tensors, certificate)
+    state = header.get("estimator")
+    return model, None if state is None else rebuild(take(header, "estimator", dict), tensors, model)
 
 
 def _to_saved(model: Any, problem: Problem | None, source: Mapping[str, Any] | None) -> SavedModel:

@@ -18,11 +18,11 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from provenet.blocks import CNN, MLP
-from provenet.io.folder import write_atomically
+from provenet.files import write_atomically
 from provenet.statement import Statement
 from provenet.variable import Factors
 
-_OURS = {"first", "second", "gates", "group"}
+_OURS = {"first", "second", "gates", "group", "bias"}
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
@@ -100,7 +100,7 @@ def _ours(path: Path, state: Mapping[str, Tensor], statement: Statement) -> nn.M
     if first.ndim != 2 or second.ndim != 2 or len(first) != len(second):
         raise ValueError(f"{path}: first and second are (N, p) and (N, q), got {[*first.shape]} and {[*second.shape]}.")
     neurons = Factors(first, second, torch.arange(len(first)))
-    return block.network(neurons, gates, statement.readout, group, activation == "relu")
+    return block.network(neurons, gates, statement.readout, group, activation == "relu", state.get("bias"))
 
 
 def _two_layers(path: Path, state: Mapping[str, Tensor], sample: tuple[int, ...]) -> list[tuple[Tensor, Tensor | None]]:

@@ -2,6 +2,7 @@
 
 from provenet.losses.base import Loss
 from provenet.losses.conjugate import Conjugate
+from provenet.losses.free import Free
 from provenet.losses.huber import Huber
 from provenet.losses.logistic import Logistic
 from provenet.losses.softmax import Softmax
@@ -9,4 +10,4 @@ from provenet.losses.squared import Squared
 
 LOSSES: dict[str, type[Loss]] = {"squared": Squared, "softmax": Softmax, "logistic": Logistic, "huber": Huber}
 
-__all__ = ["LOSSES", "Conjugate", "Huber", "Logistic", "Loss", "Softmax", "Squared"]
+__all__ = ["LOSSES", "Conjugate", "Free", "Huber", "Logistic", "Loss", "Softmax", "Squared"]

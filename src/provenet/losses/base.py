@@ -22,7 +22,8 @@ class Loss(Placed, ABC):
     """
 
     name: str
-    quadratic: bool = False  # True: it is ½ Σ_i w_i ‖Ŷ_i − Y_i‖²
+    free: bool = False  # True: it is the least over a constant added to all rows, see `losses.free`
+    quadratic: bool = False  # True: it is ½ Σ_i w_i ‖Ŷ_i − Y_i‖², after that constant if it is free
     kink: float | None = None  # δ where it is that within ±δ of the target, entry by entry, and linear beyond
     curvature: float  # sup of ℓ''
 
@@ -55,6 +56,45 @@ class Loss(Placed, ABC):
     def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
         """argmin_Y L(Y) + Σ (Y − point)²/(2·step); ``step`` a number, or one a sample shaped like ``weight``."""
 
+    @property
+    def plain(self) -> Loss:
+        """The loss with its intercept held, where it has a free one; itself."""
+        return self
+
+    @property
+    def constant(self) -> Tensor | None:
+        """Where a free intercept is added: one or zero for each of the rows (rows,); None: there is no intercept."""
+        return None
+
+    def at_best(self, prediction: Tensor) -> Tensor:
+        """The prediction with the best free intercept, as `plain` wants it; itself where there is none."""
+        return prediction
+
+    def value_at(self, prediction: Tensor, intercept: Tensor | None) -> Tensor:
+        """L(Ŷ + 1bᵀ) for the intercept b (c,) of a network, None: L(Ŷ)."""
+        return self.value(prediction if intercept is None else prediction + intercept)
+
+    def dual_at(self, prediction: Tensor) -> Tensor:
+        """∇L(Ŷ) as a dual point, rounded so that what it must satisfy exactly it does."""
+        return self.gradient(prediction)
+
+    def intercept(self, prediction: Tensor) -> Tensor | None:
+        """The b (c,) that a network with this prediction is to have; None where a loss has no free intercept."""
+        return None
+
+    def centre(self) -> Tensor:
+        """A constant (c,) that can be taken off all targets without rounding, and leaves smaller ones; or zeros."""
+        return self.target.new_zeros(self.target.shape[-1])
+
+    def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
+        """argmin_b L(Ŷ + 1bᵀ) (c,), for a prediction (r, c); ``start`` is a guess.  A free intercept needs it."""
+        raise NotImplementedError(f"loss {self.name!r} does not say which constant is best.")
+
+    def balanced(self, dual: Tensor) -> Tensor:
+        """A point next to Θ (…, c), in the conjugate's domain if Θ is, whose columns sum to zero with no rounding
+        (`losses.balance`); a free intercept needs it."""
+        raise NotImplementedError(f"loss {self.name!r} does not say how to balance a dual point.")
+
     def with_data(self, target: Tensor, weight: Tensor | None) -> Loss:
         """The same loss on other targets; a loss with settings hands them on."""
         return type(self)(target, weight)
@@ -73,6 +113,10 @@ class Loss(Placed, ABC):
         A power of four, so that neither t nor √t rounds.  Losses of labels have no scale.
         """
         return self, 1.0
+
+    def scaled(self, scale: float) -> Loss:
+        """L̃ with L(scale·Ŷ) = scale²·L̃(Ŷ), for losses that have a scale."""
+        return self.with_data(self.target / scale, self.sample_weight)
 
     def dual_scale(self, dual: Tensor, largest: float) -> float:
         """A τ in [0, largest] for which −L*(τΘ) is large.  Any τ gives a valid bound."""

@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from provenet.losses.balance import balanced_boxes
 from provenet.losses.base import Loss, power_of_four
 from provenet.losses.conjugate import Conjugate
+from provenet.losses.shift import close_centre, huber_shift
 
 
 class Huber(Loss):
@@ -52,6 +54,16 @@ class Huber(Loss):
         r = point - self.target
         return point - pull * (r / (1 + pull)).clamp(-self.delta, self.delta)
 
+    def centre(self) -> Tensor:
+        return close_centre(self.target, self.weight)
+
+    def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
+        return huber_shift(prediction - self.target, self.weight, self.delta, start)
+
+    def balanced(self, dual: Tensor) -> Tensor:
+        edge = self.weight * self.delta
+        return balanced_boxes(torch.minimum(torch.maximum(dual, -edge), edge))
+
     def smooth_conjugate(self) -> Conjugate:
         return _Walled(self)
 
@@ -59,7 +71,10 @@ class Huber(Loss):
         # below δ the loss is the squared one, far above it is linear: δ is the scale that must stay representable
         largest = float(self.target.abs().max()) if self.target.numel() else 0.0
         scale = power_of_four(max(largest, 0.0))
-        return Huber(self.target / scale, self.sample_weight, self.delta / scale), scale
+        return self.scaled(scale), scale
+
+    def scaled(self, scale: float) -> Huber:
+        return Huber(self.target / scale, self.sample_weight, self.delta / scale)
 
     def with_data(self, target: Tensor, weight: Tensor | None) -> Huber:
         return Huber(target, weight, self.delta)

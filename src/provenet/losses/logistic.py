@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from provenet.losses.balance import balanced_boxes
 from provenet.losses.base import Loss
 from provenet.losses.conjugate import Conjugate
+from provenet.losses.shift import logistic_shift
 
 
 class Logistic(Loss):
@@ -53,6 +55,12 @@ class Logistic(Loss):
             if bool((move.abs() <= 4e-16 * (1 + pull + y.abs())).all()):
                 break
         return y
+
+    def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
+        return logistic_shift(prediction, self.target, self.weight, start)
+
+    def balanced(self, dual: Tensor) -> Tensor:
+        return balanced_boxes(self.admissible(dual))
 
     def smooth_conjugate(self) -> Conjugate:
         return _BinaryEntropy(self)

@@ -6,8 +6,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from provenet.losses.balance import balanced_flows, balanced_mixtures
 from provenet.losses.base import Loss, wright_omega
 from provenet.losses.conjugate import Conjugate
+from provenet.losses.softmax_shift import softmax_shift
 
 
 class Softmax(Loss):
@@ -83,6 +85,14 @@ class Softmax(Loss):
             if bool((move.abs() <= 4e-15 * (1 + mu.abs() + pull)).all()):
                 break
         return a - wright_omega(shifted - mu)
+
+    def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
+        return softmax_shift(prediction, self.target, self.weight, start)
+
+    def balanced(self, dual: Tensor) -> Tensor:
+        if self._one_hot:
+            return balanced_flows(dual, self.target)
+        return balanced_mixtures(dual, self.target, self.weight)
 
     def smooth_conjugate(self) -> Conjugate:
         return _Entropy(self)

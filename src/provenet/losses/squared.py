@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from provenet.losses.balance import balanced_boxes
 from provenet.losses.base import Loss, power_of_four
 from provenet.losses.conjugate import Conjugate
+from provenet.losses.shift import close_centre, weighted_mean
 
 
 class Squared(Loss):
@@ -36,12 +38,23 @@ class Squared(Loss):
             return 0.0
         return min(max(-float((dual * self.target).sum()) / curvature, 0.0), largest)
 
+    def centre(self) -> Tensor:
+        return close_centre(self.target, self.weight)
+
+    def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
+        return weighted_mean(self.target - prediction, self.weight)
+
+    def balanced(self, dual: Tensor) -> Tensor:
+        weight = self.weight.expand(*dual.shape[:-1], 1)
+        rows = tuple(range(dual.ndim - 1))
+        return balanced_boxes(dual - weight * (dual.sum(rows) / weight.sum()))
+
     def smooth_conjugate(self) -> Conjugate:
         return _OfSquared(self)
 
     def normalised(self) -> tuple[Loss, float]:
         scale = power_of_four(float(self.target.abs().max()) if self.target.numel() else 0.0)
-        return Squared(self.target / scale, self.sample_weight), scale
+        return self.scaled(scale), scale
 
 
 class _OfSquared(Conjugate):

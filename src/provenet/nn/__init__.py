@@ -4,8 +4,24 @@ from provenet.nn.attention import SelfAttention
 from provenet.nn.base import TwoLayer
 from provenet.nn.cnn import CNN
 from provenet.nn.fourier import BFNO, FNO
+from provenet.nn.layers import Layers, Stage
 from provenet.nn.mixer import Mixer
 from provenet.nn.mlp import MLP
+from provenet.nn.normalise import Normalise
 from provenet.nn.tokens import FNet, PoolFormer, TokenMap
 
-__all__ = ["BFNO", "CNN", "FNO", "MLP", "FNet", "Mixer", "PoolFormer", "SelfAttention", "TokenMap", "TwoLayer"]
+__all__ = [
+    "BFNO",
+    "CNN",
+    "FNO",
+    "MLP",
+    "FNet",
+    "Layers",
+    "Mixer",
+    "Normalise",
+    "PoolFormer",
+    "SelfAttention",
+    "Stage",
+    "TokenMap",
+    "TwoLayer",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import isqrt
 
+import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
@@ -16,7 +17,8 @@ class SelfAttention(OnTokens):
     ``tokens``.  A neuron is a head: its row of ``first`` is W₁ (d, d), of ``second`` W₂ (d, c), both row-major.
 
     ``scale=None`` leaves X W₁ Xᵀ as it is, like AT and BM; ``"sqrt_d"`` divides it by √d, as transformers do.
-    With a ``mask`` (b, s), true where a token is there, the others are zero tokens, and ``mean`` does not count them.
+    With a ``mask`` (b, s), true where a token is there, the others are zero tokens, which get no bias, and ``mean``
+    does not count them.
     """
 
     kind = AttentionScale
@@ -29,7 +31,8 @@ class SelfAttention(OnTokens):
     def d(self) -> int:
         return isqrt(self.first.shape[1])
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def _tokens(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """x as it is worked on, tokens that are not there set to zero."""
         if x.ndim != 3 or x.shape[2] != self.d:
             raise ValueError(f"x: tokens of shape (b, s, {self.d}) are needed, got {tuple(x.shape)}.")
         x = x.to(self.first.dtype)
@@ -37,6 +40,10 @@ class SelfAttention(OnTokens):
             if mask.shape != x.shape[:2]:
                 raise ValueError(f"mask: shape {tuple(x.shape[:2])} is needed, got {tuple(mask.shape)}.")
             x = x.masked_fill(~mask.bool().unsqueeze(2), 0)
+        return x
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = self._tokens(x, mask)
         if self.activation == "linear":  # the sum of the queries, if it is all that counts: s times less work
             hidden = attend(x.sum(1, keepdim=True) if self.readout == "mean" else x, self.first, x)
         else:
@@ -45,8 +52,14 @@ class SelfAttention(OnTokens):
                 hidden = hidden.sum(1, keepdim=True)
         output = self.output(x, hidden)
         if self.readout == "tokens":
-            return output
-        return output.squeeze(1) / (x.shape[1] if mask is None else mask.sum(1, keepdim=True).clamp_min(1))
+            biased = self.biased(output)
+            return biased if mask is None else torch.where(mask.bool().unsqueeze(2), biased, output)
+        return self.biased(output.squeeze(1) / (x.shape[1] if mask is None else mask.sum(1, keepdim=True).clamp_min(1)))
+
+    def features(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(b, s, N·s): what a token's query makes of all keys, one head after the other."""
+        x = self._tokens(x, mask)
+        return self.activated(x, self.hidden(x, self.first)).flatten(2)
 
     def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
         """X W Xᵀ for every head, (b, s, N, s)."""

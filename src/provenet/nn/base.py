@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, TypedDict
 
@@ -39,8 +39,9 @@ class Neurons(TypedDict, total=False):
 class TwoLayer(nn.Module):
     """Σ_j B(D_j Φ(x) u_j, v_j): with gates D_j = 1{Φ(x) g_j ≥ 0}, with ``relu`` D_j = 1{Φ(x) u_j ≥ 0}, else D_j = 1.
 
-    first: (N, p), second: (N, q), gates: (N, p) or None.  A block says what Φ is (`hidden`) and what is made of the
-    hidden values (`output`).  Inputs are cast to the weights' precision.
+    first: (N, p), second: (N, q), gates: (N, p) or None; bias: (c,) or None, added to every output and no part of the
+    penalty.  A block says what Φ is (`hidden`) and what is made of the hidden values (`output`).  Inputs are cast to
+    the weights' precision.
 
     A fresh module has ``rank`` neurons behind each of ``n_gates`` random gates (``rank`` in all if linear; if ReLU,
     where a neuron is its own gate, as many as if gated), at a scale that makes outputs of order one of inputs of order
@@ -52,6 +53,7 @@ class TwoLayer(nn.Module):
     first: nn.Parameter
     second: nn.Parameter
     gates: Tensor | None
+    bias: nn.Parameter | None
 
     def __init__(
         self,
@@ -81,22 +83,29 @@ class TwoLayer(nn.Module):
         gates = torch.randn(groups * n_gates, p, generator=generator).repeat_interleave(rank, 0) if gated else None
         self._set(first, second, gates, activation == "relu")
 
-    def _set(self, first: Tensor, second: Tensor, gates: Tensor | None, relu: bool) -> None:
+    def _set(self, first: Tensor, second: Tensor, gates: Tensor | None, relu: bool, bias: Tensor | None = None) -> None:
         self.relu = relu
         self.first = nn.Parameter(first.clone())
         self.second = nn.Parameter(second.clone())
         self.register_buffer("gates", None if gates is None else gates.clone())
+        self.register_parameter("bias", None if bias is None else nn.Parameter(bias.clone()))
 
     @classmethod
     def from_weights(
-        cls, first: Tensor, second: Tensor, gates: Tensor | None = None, relu: bool = False, **settings: Any
+        cls,
+        first: Tensor,
+        second: Tensor,
+        gates: Tensor | None = None,
+        relu: bool = False,
+        bias: Tensor | None = None,
+        **settings: Any,
     ) -> Any:
-        """A module with these weights (N, p), (N, q) and gates (N, p), and the block's settings."""
+        """A module with these weights (N, p), (N, q), gates (N, p) and bias (c,), and the block's settings."""
         if relu and gates is not None:
             raise ValueError("relu, gates: a ReLU neuron is its own gate; give one of the two.")
         module = cls.__new__(cls)
         nn.Module.__init__(module)
-        module._set(first, second, gates, relu)
+        module._set(first, second, gates, relu, bias)
         module._configure(**settings)
         return module
 
@@ -117,7 +126,29 @@ class TwoLayer(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.lift(x.to(self.first.dtype))
-        return self.output(x, self.activated(x, self.hidden(x, self.first)))
+        return self.biased(self.output(x, self.activated(x, self.hidden(x, self.first))))
+
+    def biased(self, output: Tensor) -> Tensor:
+        """Outputs (…, c) with the bias."""
+        return output if self.bias is None else output + self.bias
+
+    def features(self, x: Tensor) -> Tensor:
+        """The activated hidden values, as a next block takes them: (b, N) of samples in a table; (b, N, …) of images
+        and sequences, neurons as channels; (b, s, N) of tokens, neurons last, or (b, s, N·r) where a neuron has r
+        values a token, one neuron after the other."""
+        x = self.lift(x.to(self.first.dtype))
+        return self.laid_out(self.activated(x, self.hidden(x, self.first)))
+
+    neuron_axis: int = -1  # of `features`
+
+    def laid_out(self, hidden: Tensor) -> Tensor:
+        """Hidden values in the order of `features`."""
+        return hidden
+
+    def features_shape(self, sample: Sequence[int]) -> tuple[int, ...]:
+        """The shape of the features of a sample of this shape."""
+        with torch.no_grad():
+            return tuple(self.features(self.first.new_zeros(1, *sample)).shape[1:])
 
     def activated(self, x: Tensor, hidden: Tensor) -> Tensor:
         """The hidden values where a neuron is open, zero elsewhere."""
@@ -140,7 +171,8 @@ class TwoLayer(nn.Module):
     def extra_repr(self) -> str:
         n, p = self.first.shape
         rest = "".join(f", {name}={value!r}" for name, value in self.settings.items())
-        return f"{p} → {n} neurons → {self.second.shape[1]}, {self.activation}{rest}"
+        bias = "" if self.bias is None else ", bias"
+        return f"{p} → {n} neurons → {self.second.shape[1]}{bias}, {self.activation}{rest}"
 
 
 class OnTokens(TwoLayer):

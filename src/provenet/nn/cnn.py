@@ -154,14 +154,18 @@ class CNN(TwoLayer):
         return x
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.first.shape[0] == 0:  # torch convolves with one filter or more
+        if self.first.shape[0] == 0:  # nor does it pool nothing
             a = self.convolution.cells(x.ndim - 2)
-            return self.second.new_zeros(x.shape[0], self.second.shape[1] // a)
+            return self.biased(self.second.new_zeros(x.shape[0], self.second.shape[1] // a))
         return super().forward(x)
+
+    neuron_axis = 1
 
     def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
         """(b, N, length') or (b, N, height', width')."""
         dims = x.ndim - 2
+        if len(weights) == 0:  # torch convolves with one filter or more
+            return x.new_zeros(len(x), 0, *self.convolution.positions(x.shape))
         kernel, stride, padding, dilation = (
             self.convolution.per_dimension(name, dims) for name in ("kernel", "stride", "padding", "dilation")
         )

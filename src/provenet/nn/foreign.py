@@ -6,7 +6,8 @@ What is read, as an ``nn.Sequential``:
   decay is taken to act on it as on any weight.
 - ``Conv1d | Conv2d, ReLU, [average pooling,] Flatten, Linear``: the CNN, any average pooling as its matrix.
 
-A bias of the last layer, or of the convolution, is no part of these blocks: it must be absent or zero.
+A bias of the last layer that is not zero is a free intercept: no weight decay acts on it.  A bias of the convolution is
+no part of the block: it must be absent or zero.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ def _check_flatten(layer: Any) -> None:
         raise ValueError("module: its Flatten must be that of whole samples, start_dim=1 and end_dim=-1.")
 
 
-def _refuse_bias(layer: Any, name: str, advice: str) -> None:
-    if layer.bias is not None and bool((layer.bias != 0).any()):
-        raise ValueError(f"module: {name} has a bias that is not zero, which is no part of the block. {advice}")
+def _free_bias(last: Any) -> Tensor | None:
+    """The bias of the last layer; None where it is absent, or zero, as if it had been left out of training."""
+    return None if last.bias is None or not bool((last.bias != 0).any()) else _double(last.bias)
 
 
 def _double(tensor: Tensor) -> Tensor:
@@ -91,20 +92,19 @@ def _neurons(network: TwoLayer) -> tuple[Tensor, Tensor]:
 
 def _read_mlp(layers: list[Any], flatten: bool) -> Reading:
     first, last = layers[flatten], layers[-1]
-    _refuse_bias(
-        last, "the last Linear", "Train with bias=False; with squared loss, subtract it from Y and set it to zero."
-    )
     weights = _double(first.weight)
     has_bias = first.bias is not None
     if has_bias:
         weights = torch.cat([weights, _double(first.bias)[:, None]], dim=1)
-    network = MLP.from_weights(weights, _double(last.weight).T, relu=True, fit_intercept=has_bias)
+    network = MLP.from_weights(
+        weights, _double(last.weight).T, relu=True, bias=_free_bias(last), fit_intercept=has_bias
+    )
 
     def back(other: TwoLayer) -> nn.Module:
         left, right = _neurons(other)
         d = first.in_features
         one = _like(first, left[:, :d], left[:, d] if has_bias else None, out_features=len(left))
-        two = _like(last, right.T, in_features=len(left))
+        two = _like(last, right.T, other.bias, in_features=len(left))
         return nn.Sequential(*([nn.Flatten()] if flatten else []), one, nn.ReLU(), two)
 
     return Reading(network, back, flatten)
@@ -112,10 +112,10 @@ def _read_mlp(layers: list[Any], flatten: bool) -> Reading:
 
 def _read_cnn(layers: list[Any], pooled: bool, sample: tuple[int, ...]) -> Reading:
     conv, last = layers[0], layers[-1]
-    _refuse_bias(conv, "the convolution", "Train with bias=False.")
-    _refuse_bias(
-        last, "the last Linear", "Train with bias=False; with squared loss, subtract it from Y and set it to zero."
-    )
+    if conv.bias is not None and bool((conv.bias != 0).any()):
+        raise ValueError(
+            "module: the convolution has a bias that is not zero, which is no part of the block. Train with bias=False."
+        )
     if conv.groups != 1 or conv.padding_mode != "zeros":
         raise ValueError("module: the convolution must have groups=1 and padding_mode='zeros'.")
     dims = 1 if isinstance(conv, nn.Conv1d) else 2
@@ -131,13 +131,16 @@ def _read_cnn(layers: list[Any], pooled: bool, sample: tuple[int, ...]) -> Readi
             f"X: on samples of shape {sample} the last Linear gets {m * cells} numbers, but takes {last.in_features}."
         )
     second = _double(last.weight).view(c, m, cells).transpose(0, 1).reshape(m, c * cells)
-    network = CNN.from_weights(_double(conv.weight).flatten(1), second, relu=True, pool=pool, **walk)
+    network = CNN.from_weights(
+        _double(conv.weight).flatten(1), second, relu=True, bias=_free_bias(last), pool=pool, **walk
+    )
 
     def back(other: TwoLayer) -> nn.Module:
         left, right = _neurons(other)
         N = len(left)
         one = _like(conv, left.view(N, *conv.weight.shape[1:]), out_channels=N)
-        two = _like(last, right.view(N, c, cells).transpose(0, 1).reshape(c, N * cells), in_features=N * cells)
+        weight = right.view(N, c, cells).transpose(0, 1).reshape(c, N * cells)
+        two = _like(last, weight, other.bias, in_features=N * cells)
         between = copy.deepcopy(layers[2:-1])
         return nn.Sequential(one, nn.ReLU(), *between, two)
 

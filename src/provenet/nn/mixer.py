@@ -25,6 +25,10 @@ class Mixer(OnTokens):
         """(b, N, s, d)."""
         return mix_tokens(x, weights)
 
+    def laid_out(self, hidden: Tensor) -> Tensor:
+        """(b, s, N·d)."""
+        return hidden.transpose(1, 2).flatten(2)
+
     def output(self, x: Tensor, hidden: Tensor) -> Tensor:
         d = x.shape[2]
         second = self.second.view(hidden.shape[1], d, self.second.shape[1] // d)

@@ -49,7 +49,9 @@ def certify(what: Any, on: Any, Y: Any = None, /, *, tol: float = 1e-4, **traini
     two-layer ReLU network, ``nn.Sequential([Flatten,] Linear, ReLU, Linear)`` or ``nn.Sequential(Conv, ReLU, [average
     pooling,] Flatten, Linear)``. The penalty is β/2 times the squares of *all* weights of both layers. A bias of the
     first Linear counts among them: it is the weight of a column of ones, and the certificate speaks of networks that
-    pay for it. A bias of the last layer, or of a convolution, is no part of the block: it must be absent, or zero.
+    pay for it. A bias of the last layer, if not zero, is free: no penalty is on it, and the certificate speaks of
+    networks with any such bias, like ``formulate(..., fit_intercept="free")``. A bias of a convolution is no part of
+    the block: it must be absent, or zero.
 
     data: arrays ``(X, Y)`` or ``(X, Y, mask)``, or any re-iterable of such batches, like a torch DataLoader. It is gone
     over more than once, some samples at a time, in float64; only predictions and targets are kept. A loader may

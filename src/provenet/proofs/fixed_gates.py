@@ -24,23 +24,26 @@ def certify_among_own_gates(
     network: TwoLayer, stream: Stream, own: OwnGates, weight: Tensor | None, mean: bool, tol: float
 ) -> Certificate:
     """weight (n,): of the samples, None: one each.  mean: the statement's β is that of a mean over samples."""
+    bias, network.bias = network.bias, None  # added to outputs, a large one would round what the neurons say
     seen = _first_pass(network, stream, own)
     statement = stream.statement.summed(mean, len(seen.target))
-    loss, units = normalised(statement.make_loss(seen.target, weight), seen.size, statement.block.degree)
+    loss, units = normalised(statement.make_loss(seen.target, weight, seen.mask), seen.size, statement.block.degree)
     kept, place = own.distinct()
     operator = StreamedOperator(stream, own, kept, tuple(seen.target.shape), units.x)
     program = Program(operator, loss, NuclearNorm(), units.normalised_beta(statement.beta))
     factors = Factors(network.first.detach(), network.second.detach(), place[own.of_neuron]).scaled(units.z**-0.5)
     prediction = seen.prediction / units.y
-    return certificate_of(program, prediction, factors, statement.beta, units.value, statement.scope, tol)
+    intercept = None if bias is None else bias.detach() / units.y
+    return certificate_of(program, prediction, factors, statement.beta, units.value, statement.scope, tol, intercept)
 
 
 class _Seen(NamedTuple):
-    """prediction and target (n, …, c), and the size of the largest entry of X."""
+    """prediction and target (n, …, c), the size of the largest entry of X, and which tokens are there, None: all."""
 
     prediction: Tensor
     target: Tensor
     size: float
+    mask: Tensor | None
 
 
 def _first_pass(network: TwoLayer, stream: Stream, own: OwnGates) -> _Seen:
@@ -50,6 +53,7 @@ def _first_pass(network: TwoLayer, stream: Stream, own: OwnGates) -> _Seen:
     predictions: list[Tensor] = []
     targets: list[Tensor] = []
     convex: list[Tensor] = []
+    masks: list[Tensor] = []
     size = 0.0
     for batch in stream:
         prediction = outputs_in_batches(network, batch.X, batch.mask, len(batch.X))
@@ -69,7 +73,9 @@ def _first_pass(network: TwoLayer, stream: Stream, own: OwnGates) -> _Seen:
         predictions.append(prediction)
         convex.append(operator.forward_factors(neurons) * unit**block.degree)
         targets.append(batch.Y)
+        masks += [batch.mask] if batch.mask is not None and block.tokens and batch.Y.ndim == 3 else []
         size = max(size, here)
     prediction, target = torch.cat(predictions), torch.cat(targets)
     check_same_map(torch.cat(convex), prediction, float(target.abs().max()))
-    return _Seen(prediction, target, size)
+    mask = torch.cat(masks) if len(masks) == len(targets) else None
+    return _Seen(prediction, target, size, mask)

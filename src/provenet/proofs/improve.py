@@ -39,14 +39,18 @@ def improved(network: TwoLayer, problem: Problem, u: Tensor, v: Tensor) -> TwoLa
     tried = [with_neuron(float(size)) for size in _SIZES]
     best = min(tried, key=lambda one: objective(one, problem))
     _train(best, problem)
+    problem.with_best_bias(best)
     return best if objective(best, problem) < objective(network, problem) * (1 - 1e-12) else None
 
 
 def _objective(network: nn.Module, problem: Problem) -> Tensor:
     inputs = (problem.X.to(torch.float64),) if problem.mask is None else (problem.X.to(torch.float64), problem.mask)
-    weights = [parameter.to(torch.float64) for parameter in network.parameters()]
-    penalty = 0.5 * torch.stack([weight.square().sum() for weight in weights]).sum()
-    return problem.loss.value(network(*inputs)) + problem.beta * penalty
+    layers = (network.get_parameter(name).to(torch.float64) for name in ("first", "second"))
+    penalty = 0.5 * torch.stack([weight.square().sum() for weight in layers]).sum()
+    outputs, has_bias = network(*inputs), getattr(network, "bias", None) is not None
+    # a free intercept that is not there yet will be the best
+    value = problem.loss.value_at(outputs, None) if has_bias else problem.loss.value(outputs)
+    return value + problem.beta * penalty
 
 
 def _train(network: TwoLayer, problem: Problem) -> None:

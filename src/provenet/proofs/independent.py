@@ -40,9 +40,12 @@ def second_opinion(
         gate_group=_array(problem.gates.group),
         relu=relu,
         penalty=told.penalty,
+        free_intercept=told.free_intercept,
     )
-    return verify(data, Weights(first.numpy(), second.numpy(), _array(gates), _array(group)), statement, _array(theta))
+    bias = getattr(network, "bias", None)
+    weights = Weights(first.numpy(), second.numpy(), _array(gates), _array(group), _array(bias))
+    return verify(data, weights, statement, _array(theta))
 
 
 def _array(tensor: Tensor | None) -> Any:
-    return None if tensor is None else tensor.numpy()
+    return None if tensor is None else tensor.detach().numpy()

@@ -80,7 +80,13 @@ def _statement(
     """What the module was trained for."""
     readout = network.settings.get("readout", "mean")
     return Statement.of(
-        block_of(network), loss, beta, activation=network.activation, readout=readout, loss_settings=loss_settings
+        block_of(network),
+        loss,
+        beta,
+        activation=network.activation,
+        readout=readout,
+        loss_settings=loss_settings,
+        free_intercept=network.bias is not None,
     )
 
 

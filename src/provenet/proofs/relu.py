@@ -22,6 +22,7 @@ from provenet.certificates import (
     gap_at,
     network_certificate,
     relu_point,
+    with_intercept,
 )
 from provenet.gates.arrangements import NotEnumerable, count_bound
 from provenet.gauges import BoundKind
@@ -107,14 +108,15 @@ class Everyone:
         if certificate is not None and certificate.bound == BoundKind.EXACT:
             return certificate
         problem, program = self.problem, self.problem.program
-        prediction, factors = relu_point(problem, network)
-        theta = program.loss.gradient(prediction)
+        prediction, factors, bias = relu_point(problem, network)
+        theta = program.loss.dual_at(prediction)
         # near the optimum the bound must come down to β itself; elsewhere a digit more or less says nothing
         size = power_of_two(theta)  # pulls are homogeneous, and squares of what is tiny vanish
         enough = program.beta / size * (1 + 0.1 * tol)
         found = strongest(self.pull(theta / size), network.first.detach(), enough, _TOLERANCE)
         at = dual_point(program, theta, size * found.upper, BoundKind.DETERMINISTIC)
-        gap = gap_at(program, prediction, float(factors.penalty()), at)
+        penalty = float(factors.penalty())
+        gap = with_intercept(program, gap_at(program, prediction, penalty, at), prediction, penalty, bias)
         units, scope = (program.beta, problem.beta, problem.units.value), Scope.ALL_ARRANGEMENTS
         whole = certificate_from(gap, *units, scope, tol, method=found.method)
         return whole if certificate is None or whole.dual > certificate.dual else certificate

@@ -12,7 +12,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from provenet.io.folder import write_atomically
+from provenet.files import write_atomically
 from provenet.report import figures, tables, words
 from provenet.report.anatomy import Anatomy, dissect
 from provenet.report.betapath import beta_path

@@ -27,6 +27,7 @@ _FOUND = {
     "gaussian": "random directions",
     "between": "halfway between rows of different targets",
     "trained": "the units of a ReLU network trained for a moment",
+    "grow": "grown by those that pull hardest",
     "all": "all arrangements",
 }
 _CONDITIONS = {
@@ -108,6 +109,7 @@ def _settings(solution: Solution) -> Table:
         ("gates", _gates(problem)),
         ("loss", LOSSES.get(problem.loss.name, problem.loss.name)),
         *([("readout", problem.readout)] if has_tokens(problem) else []),
+        *([("free intercept", "of the outputs, without penalty")] if problem.statement.free_intercept else []),
         *([] if problem.penalty == WEIGHT_DECAY else [("penalty of a neuron", in_words(problem.penalty))]),
         ("β", number(problem.beta, 6)),
         ("β_max", f"{number(problem.beta_max, 6)} (from here on the zero network is the best)"),

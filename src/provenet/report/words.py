@@ -103,7 +103,8 @@ def meaning(problem: Problem, certificate: Certificate) -> list[str]:
     loss = LOSSES.get(problem.loss.name, problem.loss.name)
     points = [
         f"The objective is the {loss}, summed over {_summed_over(problem)}, "
-        f"plus {_decay(problem)}, with β = {number(problem.beta)}.",
+        f"plus {_decay(problem)}, with β = {number(problem.beta)}."
+        + (" The bias of the outputs costs nothing." if problem.statement.free_intercept else ""),
         "The lower bound holds for networks of any width, trained in any way and for any time. "
         "It comes from convex duality and supposes nothing of the solver: no convergence, no luck.",
         "Both numbers were recomputed from the weights of the network and the data, in double precision, "

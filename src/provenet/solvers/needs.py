@@ -54,6 +54,7 @@ SPIKE_FREE = Ability(
     "provenet.data.whitening.Whitening whitens.",
 )
 SQUARED = Ability("loss", lambda loss: loss.quadratic, "it needs the squared loss, not '{name}'.")
+SEPARATE = Ability("loss", lambda loss: not loss.free, "it takes samples apart, which a free intercept ties together.")
 SMOOTH_CONJUGATE = Ability(
     "loss",
     lambda loss: loss.smooth_conjugate() is not None,

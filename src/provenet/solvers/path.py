@@ -37,7 +37,8 @@ def path(
     solutions: list[Solution] = []
     for beta in grid:
         start = solutions[-1].factors if solutions else None
-        found = solve(problem.with_beta(beta), method, tol, max_steps, max_seconds, start, callback)
+        at = solutions[-1].problem if solutions else problem  # it may have grown
+        found = solve(at.with_beta(beta), method, tol, max_steps, max_seconds, start, callback)
         solutions.append(found)
         if progress is not None:
             progress(found)

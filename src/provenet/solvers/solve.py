@@ -16,6 +16,7 @@ from provenet.gauges import BoundKind
 from provenet.problem import Problem, Program
 from provenet.reductions import STANDARD, Inside, reduced
 from provenet.solvers.cones.tidy import tidied
+from provenet.solvers.grow import grown
 from provenet.solvers.loop import Callback, Limits, Method, Record, Refused, Run
 from provenet.solvers.plan import METHODS, plan, plan_unreduced
 from provenet.solvers.solution import Solution
@@ -62,15 +63,34 @@ def solve(
         _check_positive(max_seconds, "max_seconds")
     if max_steps is not None and not (isinstance(max_steps, Integral) and max_steps >= 0):
         raise ValueError(f"max_steps: it must be a whole number from zero on, or None, got {max_steps!r}.")
-    scale = problem.units.value
-    tell = None if callback is None else lambda record: callback(_in_user_units(record, scale))
-    # a hair below tol, so that the recomputed certificate, with its own rounding, still holds
-    limits = Limits(0.9 * tol, max_steps, max_seconds)
     begin = start.factors if isinstance(start, Solution) else start
     if isinstance(begin, nn.Module):
         begin = problem.factors(begin)
     if begin is not None:
         _check_start(problem.program, begin)
+
+    def as_it_is(posed: Problem, at: Factors | None, gap: float, seconds: float | None) -> Solution:
+        return _solved(posed, method, gap, max_steps, seconds, at, callback)
+
+    if problem.growth is not None:
+        return grown(problem, as_it_is, begin, tol, max_seconds)
+    return as_it_is(problem, begin, tol, max_seconds)
+
+
+def _solved(
+    problem: Problem,
+    method: str | Method[Any],
+    tol: float,
+    max_steps: int | None,
+    max_seconds: float | None,
+    begin: Factors | None,
+    callback: Callback | None,
+) -> Solution:
+    """With the gates it has."""
+    scale = problem.units.value
+    tell = None if callback is None else lambda record: callback(_in_user_units(record, scale))
+    # a hair below tol, so that the recomputed certificate, with its own rounding, still holds
+    limits = Limits(0.9 * tol, max_steps, max_seconds)
     asked = method
     if isinstance(method, Method):
         method = method.in_units(problem.units)

@@ -11,6 +11,9 @@ With other norms than weight decay's, ‖u_j‖_C² + ‖v_j‖_R², the polar i
 For ReLU D_j = 1{Φ_i u_j ≥ 0}, a gate is an activation pattern, and the polar is max ‖(A_k*Θ)ᵀu‖ over unit u that have
 it.
 
+With a free intercept b, which costs nothing, f(X_i) has b added, and every column of Θ must sum to zero, exactly; Θ is
+moved to where it does (`intercept`).
+
 By weak duality no network with these gates has an objective below ``dual``, whatever Θ is.
 """
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from provenet.verify import intercept
 from provenet.verify.blocks import make_form
 from provenet.verify.groups import Groups
 from provenet.verify.losses import LOSSES, admissible, best_squared_scale, targets
@@ -37,28 +38,90 @@ def verify(data: Data, weights: Weights, statement: Statement, dual: Any = None)
         raise ValueError(f"Y: it has shape {Y.shape}, the network's outputs {prediction.shape}.")
     w = samples.row_weights(w)
     rows = (-1, Y.shape[-1])
-    value, theta, conjugate = LOSSES[statement.loss](prediction.reshape(rows), Y.reshape(rows), statement.delta)
     norms = checked(statement.penalty)
     decay = squared_lengths(groups.first, norms[0]) + squared_lengths(groups.second, norms[1])
-    primal = float((w * value).sum()) + statement.beta / 2 * decay
-
-    def bound(slope: Array, at: float) -> float:
-        """τ for Θ with polars of at most ``at``."""
-        largest = statement.beta / at if at > 0 else np.inf
-        squared = statement.loss == "squared"
-        return best_squared_scale(slope, Y.reshape(rows), w, largest) if squared else min(1.0, largest)
-
-    polar_max, exact = polar(samples, groups, (w * theta).reshape(Y.shape), statement)
-    best = -float((w * conjugate(bound(theta, polar_max))).sum())
     if dual is not None:
-        other = np.asarray(dual, dtype=np.float64)
-        if other.shape != Y.shape or not np.isfinite(other).all():
-            raise ValueError(f"dual: finite numbers of the targets' shape {Y.shape} are needed, got {other.shape}.")
-        other = admissible(statement.loss, other.reshape(rows), Y.reshape(rows)).reshape(Y.shape)
-        other_max, other_exact = polar(samples, groups, other, statement)
-        apart = np.divide(other.reshape(rows), w, out=np.zeros_like(theta), where=w > 0)
-        scaled = bound(apart, other_max) * apart
-        lower = -float((w * conjugate_of(statement.loss, scaled, Y.reshape(rows), statement.delta)).sum())
-        if lower > best:
-            best, exact = lower, other_exact
-    return Verdict(primal, best, polar_max, exact)
+        dual = np.asarray(dual, dtype=np.float64)
+        if dual.shape != Y.shape or not np.isfinite(dual).all():
+            raise ValueError(f"dual: finite numbers of the targets' shape {Y.shape} are needed, got {dual.shape}.")
+        dual = dual.reshape(rows)
+    judge = _Judge(samples, groups, statement, Y.reshape(rows), w)
+    own = _bias(weights, statement, Y.shape[-1])
+    if statement.free_intercept:
+        value, found, polar_max = judge.with_intercept(prediction.reshape(rows), own, dual)
+    else:
+        value, found, polar_max = judge.plainly(prediction.reshape(rows), dual)
+    return Verdict(value + statement.beta / 2 * decay, found.lower, polar_max, found.exact)
+
+
+class _Bound(NamedTuple):
+    """A bound of every network's objective, and whether the polar it rests on is the number itself."""
+
+    lower: float
+    exact: bool
+
+
+class _Judge:
+    """The bounds that points Θ prove: Y (r, c) and w (r, 1), the weights of its rows."""
+
+    def __init__(self, samples: Samples, groups: Groups, statement: Statement, Y: Array, w: Array) -> None:
+        self.samples, self.groups, self.statement, self.Y, self.w = samples, groups, statement, Y, w
+
+    def plainly(self, prediction: Array, dual: Array | None) -> tuple[float, _Bound, float]:
+        """The loss, the better bound of the gradient there and of ``dual``, and the gradient's polar."""
+        said = self.statement
+        value, theta, conjugate = LOSSES[said.loss](prediction, self.Y, said.delta)
+        polar_max, exact = self._polar(self.w * theta)
+        best = _Bound(-float((self.w * conjugate(self._scale(theta, self.Y, polar_max))).sum()), exact)
+        if dual is not None:
+            best = max(self._proven(admissible(said.loss, dual, self.Y), self.Y)[0], best)
+        return float((self.w * value).sum()), best, polar_max
+
+    def with_intercept(self, prediction: Array, own: Array, dual: Array | None) -> tuple[float, _Bound, float]:
+        """The same with a free intercept, the network's ``own`` (c,) in the loss; and the best b for the gradient."""
+        said, there = self.statement, self.w[:, 0] > 0
+        Y, w, f = self.Y[there], self.w[there], prediction[there]
+        shared = intercept.common(Y, said.loss)
+        Y = Y - shared
+        value = LOSSES[said.loss](f + (own - shared), Y, said.delta)[0]
+        b = intercept.best(f, Y, w, said.loss, said.delta, own - shared)
+        points = [w * LOSSES[said.loss](f + b, Y, said.delta)[1]]
+        if dual is not None:
+            points.append(dual[there] if intercept.sums_to_zero(dual[there]) else admissible(said.loss, dual[there], Y))
+        judged = []
+        for point in points:
+            theta, targets = np.zeros_like(prediction), np.zeros_like(prediction)
+            theta[there], targets[there] = intercept.balanced(point, Y, w, said.loss, said.delta), Y
+            assert intercept.sums_to_zero(theta[there])
+            judged.append(self._proven(theta, targets))
+        return float((w * value).sum()), max(bound for bound, _ in judged), judged[0][1]
+
+    def _proven(self, theta: Array, Y: Array) -> tuple[_Bound, float]:
+        """What Θ (r, c) proves for the targets, and its polar."""
+        polar_max, exact = self._polar(theta)
+        apart = np.divide(theta, self.w, out=np.zeros_like(theta), where=self.w > 0)
+        scaled = self._scale(apart, Y, polar_max) * apart
+        conjugate = conjugate_of(self.statement.loss, scaled, Y, self.statement.delta)
+        return _Bound(-float((self.w * conjugate)[self.w[:, 0] > 0].sum()), exact), polar_max
+
+    def _polar(self, theta: Array) -> tuple[float, bool]:
+        shape = (len(self.samples.X), -1, theta.shape[1]) if self.statement.readout == "tokens" else theta.shape
+        return polar(self.samples, self.groups, theta.reshape(shape), self.statement)
+
+    def _scale(self, theta: Array, Y: Array, polar_max: float) -> float:
+        """τ for θ = Θ/w with polars of at most ``polar_max``."""
+        largest = self.statement.beta / polar_max if polar_max > 0 else np.inf
+        squared = self.statement.loss == "squared"
+        return best_squared_scale(theta, Y, self.w, largest) if squared else min(1.0, largest)
+
+
+def _bias(weights: Weights, statement: Statement, outputs: int) -> Array:
+    """The network's, (c,)."""
+    if weights.bias is None:
+        return np.zeros(outputs)
+    bias = np.asarray(weights.bias, dtype=np.float64)
+    if not statement.free_intercept:
+        raise ValueError("bias: it goes with a free intercept; a penalised one is a weight of a column of ones.")
+    if bias.shape != (outputs,) or not np.isfinite(bias).all():
+        raise ValueError(f"bias: {outputs} finite numbers are needed, one an output, got shape {bias.shape}.")
+    return bias

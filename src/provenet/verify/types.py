@@ -42,12 +42,14 @@ class Data:
 
 @dataclass(frozen=True)
 class Weights:
-    """first (N, p), second (N, q); gates (N, p) of a gated network; group (N,), the feature group of each neuron."""
+    """first (N, p), second (N, q); gates (N, p) of a gated network; group (N,), the feature group of each neuron; bias
+    (c,), added to every output, where the statement has a free intercept: None is zero."""
 
     first: Any
     second: Any
     gates: Any = None
     group: Any = None
+    bias: Any = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,7 @@ class Statement:
     each, for "bfno".
     relu: the neurons are their own gates, and gate_vectors name the activation patterns that networks may have.  In the
     plane, where p = 2, ``all_arrangements`` finds all there are.
+    free_intercept: networks have a bias of their outputs, any, that costs nothing.
     penalty (C, R): the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²); (2, 2) is weight decay.
     """
 
@@ -73,6 +76,7 @@ class Statement:
     relu: bool = False
     all_arrangements: bool = False
     penalty: tuple[float, float] = (2, 2)
+    free_intercept: bool = False
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:

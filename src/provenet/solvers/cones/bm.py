@@ -9,17 +9,21 @@ atom found can leave.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from provenet import deadline
+from provenet.cones import Region
+from provenet.cones.search import glance
 from provenet.gauges import ConeGauge
 from provenet.gauges.spectral import spectral_norms
 from provenet.problem import Program, Units
 from provenet.solvers.cones.faces import feasible
-from provenet.solvers.cones.frank_wolfe import fully_corrected, merge
+from provenet.solvers.cones.frank_wolfe import merge
 from provenet.solvers.cones.newton import face_step
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.needs import CONES, TABLE
@@ -30,12 +34,13 @@ from provenet.solvers.neurons.place import Place, gaussian, place
 from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors, Stack
 
-_SETTLED = 1e-2  # a step that gains less than this part of the best since the last escape has little more to give
-_FAR = 1e-3  # a round that lowers the objective by more than this part of it is not near the end
+_SETTLED = 0.1  # a step that gains less than this part of the best since the last escape has little more to give
+_FAR = 5e-3  # a round that lowers the objective by more than this part of it is not near the end
 _SLACK = 1e-12  # a polar this close to β is no violation
 _CHUNK = 64  # gates searched at a time,
 _SEARCH_SHARE = 0.3  # in this part of the time left
-_UNKNOWNS = 1_200  # second layers up to this size are solved for together
+_HARD = 0.5  # of β: pulls this far beyond it are far from the end
+_SMALL = 1e-3  # of a neuron's usual size: what new ones begin with
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,9 @@ class ConeBM(Method[ConeBMState]):
     spread: float = 0.1
     seed: int = 0
     escape: bool = True
-    atoms: int = 64
-    descents: int = 8
-    rounds: int = 4
+    atoms: int = 256
+    descents: int = 2
+    rounds: int = 6
     newton: NewtonSettings = field(default_factory=NewtonSettings)
 
     name, family = "cone_bm", "bm"
@@ -72,9 +77,15 @@ class ConeBM(Method[ConeBMState]):
         return replace(self, spread=self.spread / units.z**0.5)
 
     def offer(self, task: Task) -> Offer:
-        """It needs no table of rows; where there is one, Frank–Wolfe knows all violated cones at once."""
-        alone = not TABLE.of(task.program)
-        return Offer(self.memory(task.program), 0.0, 50 * task.product, 5 * task.decades, alone, alone)
+        """The first choice where polars are hard, for several outputs beyond three dimensions; the only one without a
+        table of rows."""
+        op = task.program.operator
+        if not TABLE.of(task.program):
+            return Offer(self.memory(task.program), 0.0, 50 * task.product, 5 * task.decades, True, True)
+        searched = float(op.kernel_rows) * op.n_gates * op.p**2
+        gauge = task.program.gauge
+        hard = not gauge.region.exact(op.q) and not gauge.spike_free
+        return Offer(self.memory(task.program), 0.0, task.product + searched, 2 * task.decades, hard, hard)
 
     def work(self, program: Program) -> float:
         op = program.operator
@@ -125,34 +136,58 @@ class ConeBM(Method[ConeBMState]):
         return Point.of(state.place.factors, state.place.prediction)
 
 
+Search = Callable[[Region, Stack], Tensor]  # unit vectors u_k of the cones
+
+
+class Violating(NamedTuple):
+    """Gates (M,), ‖G_kᵀu‖ − β, and unit u (M, p) of their cones, v (M, q) with uᵀG_kv = −‖G_kᵀu‖."""
+
+    gates: Tensor
+    excess: Tensor
+    u: Tensor
+    v: Tensor
+
+
 def escape(program: Program[ConeGauge], at: Place, most: int) -> Place | None:
-    """``at`` with up to ``most`` neurons more, and a smaller objective; None where no gate offers one."""
-    op = program.operator
-    found = violating(program, op.adjoint(program.loss.gradient(at.prediction)), most)
-    if found is None:
-        return None
+    """``at`` with up to ``most`` neurons more, and a smaller objective; None where no gate offers one.
+
+    The neurons that a glance finds, as long as some pull hard; then those of a thorough search."""
+    slope = program.operator.adjoint(program.loss.gradient(at.prediction))
+    found = violating(program, slope, most, lambda region, some: glance(region, some).u)
+    if found is None or float(found.excess.max()) < _HARD * program.beta:
+        peaks = violating(program, slope, most, lambda region, some: region.peaks(some, above=program.beta))
+        found = _joined(peaks, found)
+    there = None if found is None else _with_atoms(program, at, found)
+    return there if there is not None and there.value < at.value else None
+
+
+def _joined(some: Violating | None, more: Violating | None) -> Violating | None:
+    both = [one for one in (some, more) if one is not None]
+    return Violating(*(torch.cat(parts) for parts in zip(*both, strict=True))) if both else None
+
+
+def _with_atoms(program: Program[ConeGauge], at: Place, found: Violating) -> Place:
+    """All neurons with their best amplitudes; those of one gate that nearly agree become one."""
     gates, excess, u, v = found
-    if (at.factors.n_neurons + len(gates)) * op.q <= _UNKNOWNS:
-        there = fully_corrected(program, at.factors, Factors(u, v, gates))
-    else:
+    typical = float(at.factors.sizes().mean()) if at.factors.n_neurons else 1.0
+    atoms = Factors(u, v, gates).scaled((_SMALL * typical) ** 0.5)
+    there = best_amplitudes(program, place(program, Factors.join(at.factors, atoms)))
+    if there.factors.n_neurons == at.factors.n_neurons + len(gates) and there.value > at.value:
         size = excess.sqrt()[:, None]
         atoms = Factors(u * size, v * size, gates)
-        amplitude = line_search(program, at.prediction, op.forward_factors(atoms), float(atoms.penalty()))
-        there = best_amplitudes(program, place(program, Factors.join(at.factors, atoms.scaled(amplitude**0.5))))
-    fewer = place(program, merge(there.factors))
-    there = min(there, fewer, key=lambda one: one.value)
-    return there if there.value < at.value else None
+        amplitude = line_search(program, at.prediction, program.operator.forward_factors(atoms), float(atoms.penalty()))
+        there = place(program, Factors.join(at.factors, atoms.scaled(amplitude**0.5)))
+    return min(there, place(program, merge(there.factors)), key=lambda one: one.value)
 
 
-def violating(program: Program[ConeGauge], slope: Stack, most: int) -> tuple[Tensor, Tensor, Tensor, Tensor] | None:
-    """Up to ``most`` gates with ‖G_kᵀu‖ > β for some unit u of their cone: (gates, ‖G_kᵀu‖ − β, u, v), where v is the
-    unit vector for which uᵀG_kv = −‖G_kᵀu‖."""
+def violating(program: Program[ConeGauge], slope: Stack, most: int, search: Search) -> Violating | None:
+    """Up to ``most`` gates with ‖G_kᵀu‖ > β for some unit u of their cone that the search finds."""
     rough = spectral_norms(slope)
     order = torch.argsort(rough, descending=True)
     parts = []
     for gates in order[rough[order] > program.beta * (1 + _SLACK)].split(_CHUNK):
         with deadline.within(_SEARCH_SHARE * deadline.left()):  # what is found must still be put to use
-            u = program.gauge.region.restrict(gates).peaks(slope[gates])
+            u = search(program.gauge.region.restrict(gates), slope[gates])
         pull = torch.bmm(slope[gates].mT, u[:, :, None]).squeeze(2)
         value = torch.linalg.vector_norm(pull, dim=1)
         over = value > program.beta * (1 + _SLACK)
@@ -163,4 +198,4 @@ def violating(program: Program[ConeGauge], slope: Stack, most: int) -> tuple[Ten
         return None
     gates, excess, u, v = (torch.cat(some) for some in zip(*parts, strict=True))
     top = torch.argsort(excess, descending=True)[:most]
-    return gates[top], excess[top], u[top], v[top]
+    return Violating(gates[top], excess[top], u[top], v[top])

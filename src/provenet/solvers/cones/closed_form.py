@@ -21,7 +21,7 @@ from torch import Tensor
 
 from provenet.problem import Program
 from provenet.solvers.loop import Method, Point, Refused
-from provenet.solvers.needs import GATED_ROWS, SPIKE_FREE, SQUARED
+from provenet.solvers.needs import GATED_ROWS, SEPARATE, SPIKE_FREE, SQUARED
 from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors
 
@@ -32,7 +32,7 @@ _SIGN = 1e-6  # of a vector's largest entry: below it, a sign is rounding
 @dataclass(frozen=True)
 class ClosedForm(Method[Factors]):
     name = "closed_form"
-    needs = (SQUARED, SPIKE_FREE, GATED_ROWS)
+    needs = (SQUARED, SEPARATE, SPIKE_FREE, GATED_ROWS)
     reduces = False  # the data's directions are all used, and no decomposition of X is needed
 
     def declines(self, program: Program) -> str | None:

@@ -20,7 +20,7 @@ from provenet.losses import Loss
 from provenet.problem import Program
 from provenet.solvers.cones.second_layers import SecondLayers, best_second_layers, distinct
 from provenet.solvers.loop import Method, Point
-from provenet.solvers.needs import CONES, SQUARED
+from provenet.solvers.needs import CONES, SEPARATE, SQUARED
 from provenet.variable import Factors
 
 _NEEDED = 1e-9  # of the largest neuron: smaller ones are no part of the network
@@ -48,7 +48,7 @@ class CuttingPlane(Method[CuttingPlaneState]):
     level: float = 0.5
 
     name = "cutting_plane"
-    needs = (CONES, SQUARED)  # level steps are projections for the squared loss only
+    needs = (CONES, SQUARED, SEPARATE)  # level steps are projections for the squared loss only
     max_steps = 500
 
     def __post_init__(self) -> None:

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.cones import Region
+from provenet.cones import Region, project
 from provenet.problem import Program
+from provenet.solvers.cones.face_model import FaceModel
 from provenet.solvers.cones.faces import Walls, descent, feasible, walls_of
 from provenet.solvers.neurons.hessian import Model
 from provenet.solvers.neurons.newton import NewtonSettings
@@ -23,9 +24,12 @@ from provenet.variable import Factors
 
 _ROUNDS = 5  # of adding walls
 _TRIES = 6  # dampings
+_DAMPINGS, _MORE = 4, 10.0  # of a Hessian along the faces
 _STILL = 1e-11  # a steepest descent below this part of β·‖weights‖ is zero
 _FLAT = 1e-14  # a promised decrease below this part of the objective drowns in rounding
 _BACKTRACKS = 40
+_LENGTHS = (1.0, 0.3)
+_TOUCH = 1e-10  # of ‖u‖: unit rows violated by no more are as good as met
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,55 @@ class FaceMove:
 
 
 def face_step(program: Program, region: Region, at: Place, damping: float, settings: NewtonSettings) -> FaceMove:
+    """One descending step; ``settings`` are for programs whose Hessian is too large even along the faces."""
     slope = gradient(program, at)
+    return _formed(program, region, at, slope, damping) or _applied(program, region, at, slope, damping, settings)
+
+
+def _formed(program: Program, region: Region, at: Place, slope: Tensor, damping: float) -> FaceMove | None:
+    """A step with the Hessian formed along the faces; None where that is too large, or no damping descends.
+
+    Stationary points have u_j = Proj_K(−G_k v_j)/β: the walls of Proj_K(u − t∇_u), t = 1/β, are where u_j belongs,
+    known before it is there.  The more damping, the shorter t, and the nearer the walls.
+    """
+    factors, p = at.factors, at.factors.left.shape[1]
+    tried = damping
+    for attempt in range(_DAMPINGS):
+        pull = factors.left - slope[:, :p] / (program.beta * (1 + tried))
+        walls = walls_of(region, project(region.rows, region.signs[factors.gate], pull))
+        if deadline.over() or not FaceModel.affordable(walls, at):
+            return None
+        model = FaceModel(program, at, slope, walls)
+        for coupled in (True, False):
+            step = model.solve(tried * program.beta, coupled)
+            if step is None:
+                continue
+            for length in _LENGTHS:
+                there = _landed(program, region, factors, length * step)
+                if there.value < at.value - _FLAT * abs(at.value):
+                    smaller = attempt == 0 and length == 1
+                    return FaceMove(there, max(tried * (0.2 if smaller else 1.0), 1e-8))
+                if deadline.over():
+                    return None
+        tried = max(_MORE * tried, 1.0)  # less would leave the walls where they are
+    return None
+
+
+def _landed(program: Program, region: Region, factors: Factors, step: Tensor) -> Place:
+    """The neurons moved, and back into their cones: those few that left them."""
+    p = factors.left.shape[1]
+    left = factors.left + step[:, :p]
+    size = torch.linalg.vector_norm(left, dim=1)
+    out = torch.nonzero(region.slack(left, factors.gate).amin(1) < -_TOUCH * size).flatten()
+    if out.numel():
+        left = left.index_copy(0, out, feasible(region, left[out], factors.gate[out]).point)
+    return place(program, Factors(left, factors.right + step[:, p:], factors.gate))
+
+
+def _applied(
+    program: Program, region: Region, at: Place, slope: Tensor, damping: float, settings: NewtonSettings
+) -> FaceMove:
+    """Active sets around a model that is formed, or applied, as a whole."""
     steepest, walls = descent(region, at.factors, slope)
     weights = torch.cat([at.factors.left, at.factors.right], dim=1)
     if float(torch.linalg.vector_norm(steepest)) <= _STILL * program.beta * float(torch.linalg.vector_norm(weights)):

@@ -57,7 +57,7 @@ def best_second_layers(loss: Loss, beta: float, columns: Tensor, start: Tensor |
     v = torch.zeros(N, q, dtype=C.dtype) if start is None else start.clone()
     delta = typical if start is None else 0.01 * typical
     z = beta * v / _lengths(v, delta)[0]
-    unweighted = loss.quadratic and bool((loss.sample_weight == 1).all()) and not deadline.over()
+    unweighted = loss.quadratic and not loss.free and bool((loss.sample_weight == 1).all()) and not deadline.over()
     hessian = C @ C.T if unweighted else None
 
     def at(v: Tensor, delta: float) -> tuple[Tensor, float]:

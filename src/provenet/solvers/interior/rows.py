@@ -6,6 +6,8 @@ a small matrix G_k (P, m, m): m = p multiplies features, m = 1 multiplies the ga
 `DenseRows`: M as an array.  Where n > P·p it is replaced by the triangle of its QR factorisation: a rotation
 of the samples changes nothing in a sum of squares, and the part of the targets outside the range of M is a constant.
 `KernelRows`: nothing of size n·P·p, only the operator and its kernel (XXᵀ) ∘ (D diag(t) Dᵀ).
+
+A free intercept b is eliminated: what is left of rows and targets is orthogonal to the square roots of the weights.
 """
 
 from __future__ import annotations
@@ -80,30 +82,32 @@ class DenseRows:
 @dataclass(frozen=True)
 class KernelRows:
     """One output, m = 1: the operator itself, and the rows and gates it is made of.  root (n, 1): √w.  gram: √w XXᵀ √w.
-    g (P,): the scale of each gate."""
+    g (P,): the scale of each gate.  free: a free intercept's direction."""
 
     operator: Operator
     gated: GatedRows
     root: Tensor
     gram: Tensor
     g: Tensor
+    free: Tensor | None = None
 
     def scaled(self, G: Tensor) -> KernelRows:
         return replace(self, g=G[:, 0, 0])
 
     def forward(self, stack: Stack) -> Tensor:
-        return self.root * self.operator.forward(stack * self.g[:, None, None])
+        return without(self.free, self.root * self.operator.forward(stack * self.g[:, None, None]))
 
     def adjoint(self, residual: Tensor) -> Stack:
-        return self.operator.adjoint(self.root * residual) * self.g[:, None, None]
+        return self.operator.adjoint(self.root * without(self.free, residual)) * self.g[:, None, None]
 
     def kernel(self, weight: Tensor) -> Tensor:
         D = self.gated.pattern * (weight[:, 0].sqrt() * self.g)
-        return (D @ D.T).mul_(self.gram)
+        kernel = (D @ D.T).mul_(self.gram)
+        return kernel if self.free is None else without(self.free, without(self.free, kernel).T)
 
     def slopes(self, a: Stack) -> Tensor:
         hidden = (a[:, :, 0] * self.g[:, None]) @ self.gated.X.T  # (P, n)
-        return hidden.mul_(self.gated.pattern.T).mul_(self.root[:, 0])[None]
+        return without(self.free, hidden.mul_(self.gated.pattern.T).mul_(self.root[:, 0]).T).T[None]
 
 
 @dataclass(frozen=True)
@@ -114,10 +118,11 @@ class Fit:
     target: Tensor
     root: Tensor
     rotation: Tensor | None  # Q (n, P·p)
+    free: Tensor | None = None  # the direction (n,) of a free intercept
 
     def residual(self, prediction: Tensor) -> Tensor:
         """The residual of a prediction (n, q) of the program, as ``target`` sees it."""
-        weighted = self.root * prediction
+        weighted = without(self.free, self.root * prediction)
         return self.target - (weighted if self.rotation is None else self.rotation.T @ weighted)
 
     def gradient(self, W: Tensor, loss_target: Tensor) -> Tensor:
@@ -125,6 +130,11 @@ class Fit:
         if self.rotation is None:
             return -self.root * W
         return self.root * (self.rotation @ (self.target - W) - self.root * loss_target)
+
+
+def without(direction: Tensor | None, columns: Tensor) -> Tensor:
+    """Columns (n, ·) without their part along a unit vector (n,), if there is one."""
+    return columns if direction is None else columns - direction[:, None] * (direction @ columns)
 
 
 def block_size(operator: Operator) -> int:
@@ -137,13 +147,16 @@ def prepare(program: Program, left: bool = False) -> Fit:
     op, gated = program.operator, program.operator.gated_rows
     assert gated is not None
     root = program.loss.sample_weight.sqrt()[:, None]
-    X, target = root * gated.X, root * program.loss.target
+    free = root[:, 0] / torch.linalg.vector_norm(root) if program.loss.free else None
+    X, target = root * gated.X, without(free, root * program.loss.plain.target)
     size = op.n_gates * op.p
     if op.q == 1 and len(X) <= size and not left:
-        return Fit(KernelRows(op, gated, root, X @ X.T, X.new_ones(op.n_gates)), target, root, None)
+        return Fit(KernelRows(op, gated, root, X @ X.T, X.new_ones(op.n_gates), free), target, root, None, free)
     columns = (gated.pattern.T[:, None, :] * X.T).contiguous()  # (P, p, n)
+    if free is not None:
+        columns = columns - (columns @ free)[:, :, None] * free
     rotation = None
     if len(X) > size:
         rotation, triangle = torch.linalg.qr(columns.view(size, -1).T)
         columns, target = triangle.T.reshape(op.n_gates, op.p, size), rotation.T @ target
-    return Fit(DenseRows(columns, op.p if left else block_size(op)), target, root, rotation)
+    return Fit(DenseRows(columns, op.p if left else block_size(op)), target, root, rotation, free)

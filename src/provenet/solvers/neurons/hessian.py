@@ -37,7 +37,7 @@ class DenseModel(Model):
         bent = program.loss.hessian_product(at.prediction, jacobian)
         self._matrix = jacobian.flatten(1) @ bent.flatten(1).T
         self._matrix.diagonal().add_(program.beta)
-        self._coupling = _coupling(program, at)
+        self._coupling = coupling(program, at)
         self._rounding = 1e-14 * float(self._matrix.diagonal().max())
 
     def product(self, step: Tensor, coupled: bool) -> Tensor:
@@ -100,7 +100,7 @@ class ProductModel(Model):
         self._program, self._at, self._steps = program, at, steps
         self._theta = program.loss.gradient(at.prediction)
         formed = at.factors.n_neurons * program.operator.p * program.operator.q <= _FORMED_NUMBERS
-        self._coupling = _coupling(program, at) if formed else None
+        self._coupling = coupling(program, at) if formed else None
 
     def product(self, step: Tensor, coupled: bool) -> Tensor:
         program, factors, p = self._program, self._at.factors, self._at.factors.left.shape[1]
@@ -148,7 +148,7 @@ def on_faces(face: Tensor | None, step: Tensor) -> Tensor:
     return torch.cat([torch.bmm(face, step[:, :p, None]).squeeze(2), step[:, p:]], dim=1)
 
 
-def _coupling(program: Program, at: Place) -> Tensor:
+def coupling(program: Program, at: Place) -> Tensor:
     """G_k(j) for every neuron, (N, p, q), from its gates only."""
     gates, which = torch.unique(at.factors.gate, return_inverse=True)
     return program.operator.restrict(gates).adjoint(program.loss.gradient(at.prediction))[which]

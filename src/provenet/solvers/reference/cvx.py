@@ -137,7 +137,10 @@ def _fit(cp: Any, program: Program[Any], blocks: list[Any]) -> Any:
     weights = cp.hstack([cp.vec(block, order="C") for block in blocks])
     rows = int(np.prod(op.output_shape[:-1]))
     prediction = cp.reshape(matrix(op) @ weights, (rows, op.output_shape[-1]), order="C")
-    return _LOSSES[program.loss.name](cp, prediction, program.loss)
+    constant = program.loss.constant
+    if constant is not None:  # the free intercept
+        prediction = prediction + constant.numpy()[:, None] @ cp.Variable((1, op.output_shape[-1]))
+    return _LOSSES[program.loss.name](cp, prediction, program.loss.plain)
 
 
 def matrix(operator: Operator) -> scipy.sparse.csr_matrix:

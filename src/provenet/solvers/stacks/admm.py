@@ -5,7 +5,8 @@
 Projecting onto the graph {(z, A z)} takes one factorisation of κW⁻¹ + K, K = AA* (n × n), for all output columns.
 After each projection the scaled multipliers are u = A*s and v = −κW⁻¹s for one s of the predictions' size.  A step is:
 one prox of the gauge, one A on its (sparse) result, one solve, one A*.  A quadratic loss needs no copy b: it joins
-the projection.  Samples are weighted in the metric too, so that a weight of two is a sample repeated.
+the projection.  A free intercept is one more unknown of the graph, b = A(z) + 1cᵀ, so that 1ᵀs = 0.  Samples are
+weighted in the metric too, so that a weight of two is a sample repeated.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class ADMMState:
     prediction: Tensor  # A(a)
     penalty: float  # γ(a)
     z: Stack  # the graph's copy
-    y: Tensor  # A(z)
+    y: Tensor  # A(z), with a free intercept if there is one
     s: Tensor  # the multiplier; Θ = −ρs estimates the dual solution
     u: Stack  # A*s
     active: ActiveForward
@@ -89,16 +90,17 @@ class ADMM(Method[ADMMState]):
 
     def init(self, program: Program[ProxGauge], start: Factors | None) -> ADMMState:
         op, loss = program.operator, program.loss
-        solve = KernelSolve.of(op)
+        solve = KernelSolve.of(op, loss.constant)
         a = op.new_stack() if start is None else start.stack(op.n_gates)
-        y = op.forward(a)
-        metric = loss.sample_weight * loss.local_curvature(y)
-        rho = self.rho or _matched_ridge(program, solve, metric, y)
+        prediction = op.forward(a)
+        y = loss.at_best(prediction)
+        metric = loss.sample_weight * loss.local_curvature(prediction)
+        rho = self.rho or _matched_ridge(program, solve, metric, prediction)
         solve = solve.at(rho / metric)
-        s = loss.gradient(y) / -rho
+        s = loss.gradient(prediction) / -rho
         penalty = float(program.gauge.value(a))
         return ADMMState(
-            solve, rho, metric, a, y, penalty, a, y, s, op.adjoint(s), ActiveForward(op), 0, self.first_balance
+            solve, rho, metric, a, prediction, penalty, a, y, s, op.adjoint(s), ActiveForward(op), 0, self.first_balance
         )
 
     def step(self, program: Program[ProxGauge], state: ADMMState) -> ADMMState:
@@ -108,7 +110,7 @@ class ADMM(Method[ADMMState]):
         if loss.quadratic:
             b = state.y
         else:
-            b = loss.prox(state.y - solve.ridge_times(state.s), 1 / state.metric.view_as(loss.weight))
+            b = loss.plain.prox(state.y - solve.ridge_times(state.s), 1 / state.metric.view_as(loss.weight))
         s = state.s + self.relaxation * solve(b - prediction)
         u = op.adjoint(s)
         z = torch.lerp(state.z, a, self.relaxation).add_(u).sub_(state.u)

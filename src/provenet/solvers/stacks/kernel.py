@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -57,22 +58,35 @@ class Kernel:
 
 @dataclass(frozen=True)
 class KernelSolve:
-    """(diag(ridge) + K)⁻¹ for one ridge (rows,).  All that share a kernel are right at any time; the one that was used
-    last is quick, as the kernel has room for one factor."""
+    """(diag(ridge) + K)⁻¹ for one ridge (rows,).  With a ``constant`` (rows,), the rows 1 of a free intercept: the s
+    with 1ᵀs = 0 for which (diag(ridge) + K)s is right but for a constant in each column.  All that share a kernel are
+    right at any time; the one that was used last is quick, as the kernel has room for one factor."""
 
     kernel: Kernel
     ridge: Tensor
+    constant: Tensor | None = None
 
     @staticmethod
-    def of(operator: Operator) -> KernelSolve:
-        return KernelSolve(Kernel(operator), operator.space.zeros(0))
+    def of(operator: Operator, constant: Tensor | None = None) -> KernelSolve:
+        return KernelSolve(Kernel(operator), operator.space.zeros(0), constant)
 
     def at(self, ridge: Tensor) -> KernelSolve:
         """With another ridge; one (n,) holds for all rows of its sample."""
-        return KernelSolve(self.kernel, self._by_row(ridge))
+        return KernelSolve(self.kernel, self._by_row(ridge), self.constant)
 
     def __call__(self, right: Tensor) -> Tensor:
-        return self.kernel.solve(self.ridge, right)
+        solution = self.kernel.solve(self.ridge, right)
+        if self.constant is None:
+            return solution
+        columns = solution.view(-1, solution.shape[-1])
+        return (columns - self._border[:, None] * (self.constant @ columns)).view_as(solution)
+
+    @cached_property
+    def _border(self) -> Tensor:
+        """S⁻¹1/(1ᵀS⁻¹1), S the matrix that is solved with."""
+        assert self.constant is not None
+        column = self.kernel.solve(self.ridge, self.constant[:, None])[:, 0]
+        return column / (self.constant @ column)
 
     def ridge_times(self, s: Tensor) -> Tensor:
         """diag(ridge) s."""

@@ -32,7 +32,7 @@ from provenet.solvers.interior.newton import centre_at
 from provenet.solvers.interior.rows import Fit, prepare
 from provenet.solvers.interior.start import cold_scale
 from provenet.solvers.loop import Method, Point
-from provenet.solvers.needs import DOUBLE, GATED_ROWS, SQUARED, TABLE
+from provenet.solvers.needs import DOUBLE, GATED_ROWS, SEPARATE, SQUARED, TABLE
 from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors
 
@@ -57,7 +57,7 @@ class Copositive(Method[CopositiveState]):
     max_unknowns: int = 4000
 
     name = family = "copositive"
-    needs = (TABLE, SQUARED, GATED_ROWS, DOUBLE)
+    needs = (TABLE, SQUARED, SEPARATE, GATED_ROWS, DOUBLE)
     check_every = 1
     patience = 15
     max_steps = 200

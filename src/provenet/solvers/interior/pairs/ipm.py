@@ -178,7 +178,8 @@ class _Step:
         self.residual = residual(program, at)
         self.caps = Scaling.of((at.t, at.u), (torch.full_like(at.t, program.beta), at.y))
         rough = at.complementarity(program.beta) > _PRECISE * objective(program, at)
-        self.newton = Newton.of(table, at.pairs, self.caps, at.multipliers / at.s, curvature, rough)
+        free = program.operator.output_shape[-1] if program.loss.free else 0
+        self.newton = Newton.of(table, at.pairs, self.caps, at.multipliers / at.s, curvature, rough, free)
 
     def direction(self, caps: Points, rows: Tensor, bends: Tensor, refined: bool = True) -> Iterate:
         """For the wanted changes of the complementarities: of the caps (scaled), of the rows λ∘s, of the slope."""

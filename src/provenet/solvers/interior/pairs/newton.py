@@ -1,8 +1,8 @@
 """The Newton system of the interior point: (Σ A_jᵀHA_j' + M_j δ_jj') du = rhs over the pairs of a working set.
 
-H: the loss's curvature a sample.  M_j = C_j + Kᵀ diag(λ/s) K: of the norm's cone and of the rows.  Near the optimum M_j
-stretches tight directions by many orders of magnitude.  So its root R_j comes from a QR of the heaviest rows, never
-squared.  Two ways lead on, by whichever side is smaller:
+H: the loss's curvature a sample; with a free intercept H − H1(1ᵀH1)⁻¹1ᵀH.  M_j = C_j + Kᵀ diag(λ/s) K: of the norm's
+cone and of the rows.  Near the optimum M_j stretches tight directions by many orders of magnitude.  So its root R_j
+comes from a QR of the heaviest rows, never squared.  Two ways lead on, by whichever side is smaller:
 
     samples    I + H^½ Σ_k A_k T_k A_kᵀ H^½,  T_k the sum of M_j⁻¹ over the signs of a gate;   n × n
     unknowns   I + R⁻ᵀ AᵀHA R⁻¹;                                                              J·p × J·p
@@ -36,26 +36,31 @@ class Newton:
     curvature: Tensor  # H (n,)
     inverse: Tensor  # R⁻¹ (J, p, p)
     L: Tensor  # the upper Cholesky factor
+    free: Tensor | None = None  # H^½1 of a free intercept, of unit length for each output, (n, c)
 
     @staticmethod
-    def of(table: DistinctRows, pairs: Pairs, caps: Scaling, weight: Tensor, curvature: Tensor, rough: bool) -> Newton:
-        """``rough``: where the system is large, single precision may do."""
+    def of(
+        table: DistinctRows, pairs: Pairs, caps: Scaling, weight: Tensor, curvature: Tensor, rough: bool, free: int = 0
+    ) -> Newton:
+        """``rough``: where the system is large, single precision may do.  free: outputs with a free intercept."""
+        across = _across(curvature, free) if free else None
         inverse = _inverse_root(table, pairs, caps, weight)
         n, unknowns = len(curvature), weight.shape[0] * pairs.rows.shape[1]
         if rough and float(unknowns) * n * min(unknowns, n) > _LARGE:
             try:
-                L = _factorised(pairs, inverse, curvature, torch.float32)
-                return Newton(pairs, caps, weight, curvature, inverse, L)
+                L = _factorised(pairs, inverse, curvature, torch.float32, across)
+                return Newton(pairs, caps, weight, curvature, inverse, L, across)
             except torch.linalg.LinAlgError:  # single precision is not enough
                 pass
-        return Newton(pairs, caps, weight, curvature, inverse, _factorised(pairs, inverse, curvature, torch.float64))
+        L = _factorised(pairs, inverse, curvature, torch.float64, across)
+        return Newton(pairs, caps, weight, curvature, inverse, L, across)
 
     @property
     def rough(self) -> bool:
         return self.L.dtype == torch.float32
 
     def in_double(self) -> Newton:
-        return replace(self, L=_factorised(self.pairs, self.inverse, self.curvature, torch.float64))
+        return replace(self, L=_factorised(self.pairs, self.inverse, self.curvature, torch.float64, self.free))
 
     def solve(self, rhs: Tensor) -> tuple[Tensor, bool]:
         """du (J, p), by conjugate gradients from the factorisation; and whether it is good."""
@@ -81,7 +86,7 @@ class Newton:
             return torch.bmm(self.inverse, self._back(v.reshape(-1, 1)).view(v.shape)).squeeze(2)
         root = self.curvature.sqrt()
         du = torch.bmm(self.inverse, v).squeeze(2)  # M⁻¹ rhs
-        inner = self._back((root * self.pairs.forward(du))[:, None])[:, 0]
+        inner = self._back(_without(self.free, root * self.pairs.forward(du))[:, None])[:, 0]
         pull = self.pairs.adjoint(root * inner)[:, :, None]
         return du - torch.bmm(self.inverse, torch.bmm(self.inverse.mT, pull)).squeeze(2)
 
@@ -91,11 +96,30 @@ class Newton:
 
     def _times(self, du: Tensor) -> Tensor:
         pairs = self.pairs
-        data = pairs.adjoint(self.curvature * pairs.forward(du))
+        bent = self.curvature * pairs.forward(du)
+        if self.free is not None:
+            root = self.curvature.sqrt()
+            bent = bent - root * (self.free @ (self.free.T @ (root * pairs.forward(du))))
+        data = pairs.adjoint(bent)
         return data + self.caps.slopes(du)[1] + pairs.pushed(self.weight * pairs.slack(du))
 
 
-def _factorised(pairs: Pairs, inverse: Tensor, curvature: Tensor, dtype: torch.dtype) -> Tensor:
+def _across(curvature: Tensor, outputs: int) -> Tensor:
+    """H^½1 for each output, of unit length, (n, c), for curvatures of all outputs, sample by sample."""
+    n = len(curvature)
+    columns = torch.zeros(n, outputs, dtype=curvature.dtype)
+    columns[torch.arange(n), torch.arange(n) % outputs] = curvature.sqrt()
+    return columns / torch.linalg.vector_norm(columns, dim=0)
+
+
+def _without(free: Tensor | None, values: Tensor) -> Tensor:
+    """Values (…, n) without their part along a free intercept."""
+    return values if free is None else values - (values @ free) @ free.T
+
+
+def _factorised(
+    pairs: Pairs, inverse: Tensor, curvature: Tensor, dtype: torch.dtype, free: Tensor | None = None
+) -> Tensor:
     """The Cholesky factor of I + a Gram matrix, on the smaller side."""
     J, p, _ = inverse.shape
     by_sample = len(curvature) < J * p
@@ -104,6 +128,8 @@ def _factorised(pairs: Pairs, inverse: Tensor, curvature: Tensor, dtype: torch.d
     else:
         B = pairs.mapped(inverse.mT * pairs.sign[:, None, None], pairs.place, dtype)
     B.mul_(curvature.sqrt().to(dtype))
+    if free is not None:
+        B = _without(free.to(dtype), B)
     # (n, ·) in Fortran order; only a lower triangle is made, which read in C order is an upper one
     syrk = ssyrk if dtype == torch.float32 else dsyrk
     gram = syrk(1.0, B.numpy().T, trans=0 if by_sample else 1, lower=1)

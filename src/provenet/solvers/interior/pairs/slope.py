@@ -5,7 +5,8 @@ part in the complementarity like those of the cones:
 
     r = θ/w + a − b,    a·(wδ − θ) = 0,    b·(wδ + θ) = 0
 
-A Newton step then has the curvature 1/(1/w + a/(wδ − θ) + b/(wδ + θ)), which is smooth.
+A Newton step then has the curvature 1/(1/w + a/(wδ − θ) + b/(wδ + θ)), which is smooth.  A free intercept is one more
+unknown a output, added to the residuals, with the equation Σθ = 0.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class Slope(Protocol):
     def theta(self, loss: Loss, prediction: Tensor) -> Tensor: ...
 
     def curvature(self, loss: Loss, prediction: Tensor) -> Tensor:
-        """dΘ/dŶ in a Newton step."""
+        """dΘ/dŶ in a Newton step, a free intercept held."""
 
     def products(self) -> Tensor: ...
 
@@ -56,8 +57,8 @@ class Smooth:
         return loss.gradient(prediction.view(loss.target.shape)).reshape(-1)
 
     def curvature(self, loss: Loss, prediction: Tensor) -> Tensor:
-        at = prediction.view(loss.target.shape)
-        return loss.hessian_product(at, torch.ones_like(at)).reshape(-1).clamp_min(_CURVATURE * loss.smoothness())
+        at = loss.at_best(prediction.view(loss.target.shape))
+        return loss.plain.hessian_product(at, torch.ones_like(at)).reshape(-1).clamp_min(_CURVATURE * loss.smoothness())
 
     def products(self) -> Tensor:
         return torch.zeros(0, 1, dtype=torch.float64)
@@ -91,14 +92,17 @@ class Bent:
     below: Tensor
     over: Tensor
     under: Tensor
+    shift: Tensor | None = None  # the free intercept (c,), where there is one
 
     @staticmethod
     def flat(loss: Loss, kink: float, prediction: Tensor, mu: float) -> Bent:
         """θ = 0, which no polar forbids, and r = a − b, with products of at least μ."""
-        target = loss.target.reshape(-1)
+        target = loss.plain.target.reshape(-1)
+        best = loss.at_best(prediction.view(loss.target.shape)).reshape(-1)
+        shift = (best - prediction)[: loss.target.shape[-1]] if loss.free else None
         weight = (loss.weight + torch.zeros_like(loss.target)).reshape(-1)
-        bound, r = weight * kink, prediction - target
-        return Bent(target, weight, bound, bound, r.clamp_min(0) + mu / bound, (-r).clamp_min(0) + mu / bound)
+        bound, r = weight * kink, best - target
+        return Bent(target, weight, bound, bound, r.clamp_min(0) + mu / bound, (-r).clamp_min(0) + mu / bound, shift)
 
     @property
     def value(self) -> Tensor:
@@ -117,23 +121,37 @@ class Bent:
         return torch.stack([d.over * d.above, d.under * d.below])
 
     def offset(self, loss: Loss, prediction: Tensor, change: Tensor) -> Tensor:
+        return self._changed(loss, prediction, torch.zeros_like(prediction), change)[0]
+
+    def _changed(self, loss: Loss, prediction: Tensor, dprediction: Tensor, change: Tensor) -> tuple[Tensor, Tensor]:
+        """dΘ, and what the free intercept changes by so that Σθ = 0 after a full step."""
         push = change[0] / self.above - change[1] / self.below
-        return self.curvature(loss, prediction) * (self._residual(prediction) - push)
+        bent = self.curvature(loss, prediction)
+        value = bent * dprediction + bent * (self._residual(prediction) - push)
+        if self.shift is None:
+            return value, value[:0]
+        c = len(self.shift)
+        dshift = -(self.value + value).view(-1, c).sum(0) / bent.view(-1, c).sum(0)
+        return (value.view(-1, c) + bent.view(-1, c) * dshift).reshape(-1), dshift
 
     def _residual(self, prediction: Tensor) -> Tensor:
+        if self.shift is not None:
+            prediction = (prediction.view(-1, len(self.shift)) + self.shift).reshape(-1)
         return prediction - self.target - self.value / self.weight - self.over + self.under
 
     def direction(self, loss: Loss, prediction: Tensor, dprediction: Tensor, change: Tensor) -> Bent:
-        value = self.curvature(loss, prediction) * dprediction + self.offset(loss, prediction, change)
+        value, dshift = self._changed(loss, prediction, dprediction, change)
         over = (change[0] + self.over * value) / self.above
         under = (change[1] - self.under * value) / self.below
-        return replace(self, above=-value, below=value, over=over, under=under)
+        shift = None if self.shift is None else dshift
+        return replace(self, above=-value, below=value, over=over, under=under, shift=shift)
 
     def fall(self, d: Slope) -> float:
         return max(float((-getattr(d, k) / getattr(self, k)).max()) for k in _POSITIVE)
 
     def moved(self, d: Slope, step: float) -> Bent:
-        return replace(self, **{k: getattr(self, k) + step * getattr(d, k) for k in _POSITIVE})
+        names = _POSITIVE if self.shift is None else (*_POSITIVE, "shift")
+        return replace(self, **{k: getattr(self, k) + step * getattr(d, k) for k in names})
 
     def fitted(self, prediction: Tensor) -> Bent:
         missing = self._residual(prediction)

@@ -192,7 +192,7 @@ class WorkingSet(Method[ReluState]):
         at, beta, table = state.iterate, program.beta, state.table
         assert at is not None
         P, loss = program.operator.n_gates, program.loss
-        theta = at.slope.theta(loss, at.prediction).view(program.operator.output_shape)
+        theta = loss.admissible(at.slope.theta(loss, at.prediction).view(program.operator.output_shape))
         wanted = _wanted(program, theta)
         names = at.pairs.gate + P * (at.pairs.sign < 0)
         own = _own_polar(program, at)

@@ -1,0 +1,122 @@
+"""`provenet layerwise`: a deep network by convex stages, from a set of images."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from sklearn.exceptions import ConvergenceWarning
+
+from provenet.cli import options as o
+from provenet.cli.console import errors, print_json, say, warn
+from provenet.data.images import Arrays, load_images
+from provenet.io import save
+from provenet.io.folder import check_replaceable
+from provenet.layerwise import LayerwiseClassifier
+from provenet.layerwise.base import watched
+from provenet.layerwise.progress import Event, Watcher
+
+_RUN = ".run"  # within the model's folder
+
+
+def layerwise(
+    data: Annotated[
+        Path,
+        typer.Argument(help="A folder of idx files, CIFAR's binary batches or pictures by class; or an NPZ file."),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the model and its run.")] = Path(
+        "model"
+    ),
+    preset: Annotated[
+        Literal["cpu", "paper"], typer.Option(help="cpu: few passes; paper: the paper's recipe.")
+    ] = "cpu",
+    stages: Annotated[int, typer.Option(min=1, help="How many stages.")] = 3,
+    gates: Annotated[int | None, typer.Option(min=1, help="Gates of a stage. (default: the preset's)")] = None,
+    rank: Annotated[int | None, typer.Option(min=1, help="Neurons behind each gate. (default: the preset's)")] = None,
+    beta: Annotated[
+        str | None, typer.Option(help="Weight decay, such as 1e-4mean (of the mean loss). (default: the preset's)")
+    ] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Of each stage. (default: the preset's)")] = None,
+    augment: Annotated[list[str], typer.Option(help="flip or crop: change images in every epoch. Repeat.")] = [],  # noqa: B006
+    limit: Annotated[int | None, typer.Option(min=2, help="Train on the first so many samples only.")] = None,
+    certify: Annotated[bool, typer.Option(help="Prove each stage's gap, in float64.")] = True,
+    tol: o.Tol = 1e-3,
+    cache: Annotated[str, typer.Option(help="For features of frozen stages; beyond, they are made anew.")] = "16GB",
+    seed: o.Seed = 0,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with the run in the folder, if there is one.")
+    ] = False,
+    json: o.Json = False,
+) -> None:
+    """Train a deep network stage by stage, each a two-layer block with a certificate of its own; it can be resumed.
+
+    Example: provenet layerwise fashion-mnist --stages 3 --out model
+
+    Example: provenet layerwise fashion-mnist --stages 3 --out model --resume
+    """
+    check_replaceable(out)
+    images = load_images(data)
+    X, y = images.training if limit is None else (images.training[0][:limit], images.training[1][:limit])
+    model = LayerwiseClassifier(
+        layers=stages,
+        preset=preset,
+        n_gates=gates,
+        rank=rank,
+        beta=beta,
+        epochs=epochs,
+        augment=tuple(augment),
+        certify=certify,
+        tol=tol,
+        cache=cache,
+        random_state=seed,
+        checkpoint=out / _RUN,
+        resume=resume,
+    )
+    with _bar(quiet=json) as show, watched(model, show), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        model.fit(X, y)
+    for warning in caught:
+        warn(str(warning.message))
+    save(model, out, source={"data": images.name})
+    score = None if images.test is None else _score(model, images.test)
+    if json:
+        rows = [stage.to_dict() for stage in model.stages_]
+        print_json({"folder": str(out), "data": images.name, "samples": list(X.shape), "stages": rows, "test": score})
+        return
+    say(f"{images.name}, {' × '.join(map(str, X.shape))}")
+    say(str(model.stages_))
+    if score is not None:
+        say(f"test accuracy {score:.4f}")
+    say(f"model   {out}")
+
+
+def _score(model: LayerwiseClassifier, test: Arrays) -> float:
+    return model.score(*test)
+
+
+@contextmanager
+def _bar(quiet: bool) -> Iterator[Watcher]:
+    """Stage, epoch, loss, score and the time left, on a terminal; a line an epoch elsewhere, on stderr."""
+    console = errors()
+    if quiet or not console.is_terminal:
+        yield (
+            (lambda event: None)
+            if quiet
+            else (lambda event: console.print(str(event), soft_wrap=True, highlight=False))
+        )
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("reading", total=1.0, said="")
+
+        def show(event: Event) -> None:
+            progress.update(
+                task, description=f"stage {event.stage}/{event.stages}", completed=event.done, said=str(event)
+            )
+
+        yield show

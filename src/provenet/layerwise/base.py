@@ -1,0 +1,187 @@
+"""What deep classifiers and regressors share: data → stages → network."""
+
+from __future__ import annotations
+
+import tempfile
+import warnings
+from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from provenet.layerwise.checkpoint import Checkpoint
+from provenet.layerwise.grow import Growth, Samples
+from provenet.layerwise.inputs import Held, Store
+from provenet.layerwise.layer import Layer
+from provenet.layerwise.presets import Recipe, chosen_preset, default_layers
+from provenet.layerwise.progress import Event, Watcher
+from provenet.layerwise.samples import as_array, as_bytes, set_aside
+from provenet.layerwise.settings import LayerwiseSettings
+from provenet.layerwise.shapes import check_shapes
+from provenet.layerwise.stage import StageTable, TrainedStage, digest_of_samples
+from provenet.nn import Layers
+from provenet.statement import Statement
+
+
+class Layerwise(LayerwiseSettings, BaseEstimator):
+    """Reads data, grows stages, predicts.  A kind says what targets and scores are."""
+
+    loss: str
+    losses: tuple[str, ...]
+    network_: Layers
+    stages_: StageTable
+    sample_shape_: tuple[int, ...]
+    n_features_in_: int
+    _watcher: Watcher | None = None
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Train on X, a table (n, d), tokens (n, s, d) or images (n, channels, height, width), and y."""
+        if self.loss not in self.losses:
+            known = " or ".join(map(repr, self.losses))
+            raise ValueError(f"loss: {self.loss!r} is not one of {type(self).__name__}; choose {known}.")
+        X = as_array(X)
+        targets = self._targets(X, y)
+        self.sample_shape_ = X.shape[1:]
+        self.n_features_in_ = self.sample_shape_[-1 if len(self.sample_shape_) < 3 else 0]
+        recipe = replace(chosen_preset(self.preset), augment=tuple(self.augment))
+        layers = self._layers(recipe, len(X))
+        check_shapes(layers, self.sample_shape_, targets.shape[-1])
+        seed = self._seed()
+        rows, aside = set_aside(len(X), self.validation_fraction, self._strata(targets), seed)
+        with self._workplace(X, targets, layers, recipe, seed) as (store, checkpoint):
+            growth = Growth(
+                layers,
+                recipe,
+                self._statement,
+                self._scored,
+                Samples(Held(X[rows]), targets[rows]),
+                None if aside is None else Samples(Held(X[aside]), targets[aside]),
+                store,
+                seed,
+                self.tol,
+                self.certify,
+                patient=not self.early_stopping,
+                max_seconds=self.max_seconds,
+            )
+            stages = growth.run(checkpoint, self._tell)
+        self._keep(stages)
+        return self
+
+    def _layers(self, recipe: Recipe, n: int) -> tuple[Layer, ...]:
+        """The stages, with nothing left open."""
+        said: Any = 3 if self.layers is None else self.layers
+        if isinstance(said, Integral):
+            if said < 1:
+                raise ValueError(f"layers: at least one is needed, got {said}.")
+            said = default_layers(recipe, self.sample_shape_, int(said))
+        if not said or not all(isinstance(layer, Layer) for layer in said):
+            raise ValueError("layers: a list of provenet.Layer, or how many, is needed.")
+        given = {name: getattr(self, name) for name in ("n_gates", "rank", "beta", "epochs")}
+        filled = []
+        for number, layer in enumerate(said):
+            mine = {name: value for name, value in given.items() if value is not None and getattr(layer, name) is None}
+            filled.append(recipe.filled(replace(layer, **mine), number, len(said), n))
+        return tuple(filled)
+
+    def _statement(self, layer: Layer, beta: float) -> Statement:
+        return Statement.of(
+            layer.made_block, self.loss, beta, activation=layer.activation, readout=layer.readout, loss_settings={}
+        )
+
+    @contextmanager
+    def _workplace(
+        self, X: NDArray[Any], targets: Tensor, layers: tuple[Layer, ...], recipe: Recipe, seed: int
+    ) -> Iterator[tuple[Store, Checkpoint | None]]:
+        """Where features are cached, and the run kept."""
+        budget = as_bytes(self.cache)
+        if self.checkpoint is None:
+            if self.resume:
+                raise ValueError("resume: say of which run, checkpoint=folder.")
+            with tempfile.TemporaryDirectory(prefix="provenet-layerwise-") as folder:
+                yield Store(Path(folder), budget), None
+            return
+        asked = {
+            "kind": type(self).__name__,
+            "layers": [layer.to_dict() for layer in layers],
+            "recipe": recipe.to_dict(),
+            "loss": self.loss,
+            "validation_fraction": self.validation_fraction,
+            "early_stopping": self.early_stopping,
+            "tol": self.tol,
+            "certify": self.certify,
+            "max_seconds": self.max_seconds,
+            "cache": budget,
+            "seed": seed,
+            "samples": {"shape": list(X.shape), "digest": digest_of_samples(Held(X).parts())},
+            "targets": digest_of_samples([targets]),
+        }
+        kept = Checkpoint.open(Path(self.checkpoint), asked, self.resume)
+        yield Store(kept.cache, budget), kept
+
+    def _keep(self, stages: list[TrainedStage]) -> None:
+        self.stages_ = StageTable(tuple(stages))
+        self.network_ = Layers(stage.module for stage in stages).eval()
+        proofs = [(number, stage.certificate) for number, stage in enumerate(stages, 1) if stage.certificate]
+        short = [f"stage {number}: {proof.relative_gap:.1e}" for number, proof in proofs if not proof.holds(self.tol)]
+        if short:
+            warnings.warn(
+                f"{type(self).__name__}: relative gaps above tol={self.tol:g} ({', '.join(short)}). The stages are "
+                "kept; more epochs or a larger beta bring the gaps down.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+
+    def _tell(self, event: Event) -> None:
+        if self._watcher is not None:
+            self._watcher(event)
+        elif self.verbose:
+            print(event, flush=True)
+
+    def _seed(self) -> int:
+        if isinstance(self.random_state, Integral):
+            return int(self.random_state)
+        return int(check_random_state(self.random_state).randint(2**31 - 1))
+
+    def _outputs(self, X: Any) -> NDArray[np.float64]:
+        check_is_fitted(self, "network_")
+        X = as_array(X)
+        if X.shape[1:] != self.sample_shape_:
+            raise ValueError(
+                f"X: {type(self).__name__} was fitted on samples of shape {self.sample_shape_}, got {X.shape[1:]}."
+            )
+        with torch.no_grad():
+            return torch.cat([self.network_(part) for part in Held(X).parts()]).double().numpy()
+
+    @abstractmethod
+    def _targets(self, X: NDArray[Any], y: Any) -> Tensor:
+        """y as the loss wants it, (n, …, c) in float64."""
+
+    @abstractmethod
+    def _strata(self, targets: Tensor) -> NDArray[Any] | None:
+        """Classes that keep their shares in what is set aside."""
+
+    @abstractmethod
+    def _scored(self, said: Tensor, targets: Tensor) -> float:
+        """How good outputs are: the larger, the better."""
+
+
+@contextmanager
+def watched(estimator: Layerwise, watcher: Watcher) -> Iterator[None]:
+    """While this lasts, fits of the estimator tell ``watcher`` of each epoch."""
+    estimator._watcher = watcher
+    try:
+        yield
+    finally:
+        del estimator._watcher

@@ -1,0 +1,107 @@
+"""What a user says of one stage, and how weight decay is said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+from provenet.blocks import Block, make_block
+from provenet.nn.base import check_activation, check_readout
+from provenet.nn.layers import PASSES
+from provenet.nn.normalise import KINDS
+
+GATES = ("gaussian", "trained")
+ENGINES = ("auto", "solve", "minibatch")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """A stage of a deep network: a block, trained by itself on what the stages below pass on.
+
+    block: a name or a block object.  gates: "gaussian", or "trained": the stage begins as a ReLU network, whose first
+    layer then becomes its gates.  n_gates: how many; rank: how many neurons behind each are passed on at most (m).
+    beta: weight decay of the sum over samples; "5e-4mean" that of the mean; "0.01max" a share of the β from which on
+    the stage is zero.  passes: "features", "outputs", or "residual" (inputs + outputs).  downsample: space to depth
+    before the block, so many neighbours a dimension.  normalise: "standard" or "whiten", of the block's inputs, as part
+    of the model.  engine: "solve" by `provenet.solve`, "minibatch", or "auto": the first where the stage is small.
+    What is None is the preset's.
+    """
+
+    block: str | Block = "cnn"
+    activation: str = "gated_relu"
+    gates: str | None = None
+    n_gates: int | None = None
+    rank: int | None = None
+    beta: float | str | None = None
+    readout: str = "mean"
+    passes: str = "features"
+    downsample: int = 1
+    normalise: str | None = None
+    epochs: int | None = None
+    rate: float | None = None
+    engine: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "block", make_block(self.block))
+        check_activation(self.activation)
+        check_readout(self.readout)
+        for name, words in (("gates", GATES), ("passes", PASSES), ("normalise", KINDS), ("engine", ENGINES)):
+            value = getattr(self, name)
+            if value is not None and value not in words:
+                raise ValueError(f"{name}: {value!r} is unknown; choose one of {', '.join(map(repr, words))}.")
+        for name in ("n_gates", "rank", "downsample", "epochs"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value < 1):
+                raise ValueError(f"{name}: a whole number from one on is needed, got {value!r}.")
+        if self.rate is not None and not (isinstance(self.rate, Real) and 0 < self.rate < float("inf")):
+            raise ValueError(f"rate: a positive, finite number is needed, got {self.rate!r}.")
+        if self.readout == "tokens" and not self.made_block.tokens:
+            raise ValueError(f"readout: block {self.made_block.name!r} has no tokens; choose 'mean'.")
+        if self.beta is not None:
+            Decay.parse(self.beta)
+
+    @property
+    def made_block(self) -> Block:
+        assert isinstance(self.block, Block)
+        return self.block
+
+    @property
+    def neuron_axis(self) -> int:
+        """The axis of features, of the block's inputs and of what it passes on."""
+        return self.made_block.module.neuron_axis
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, ready for JSON."""
+        block = {"name": self.made_block.name, "settings": dict(self.made_block.settings())}
+        return {name: value for name, value in vars(self).items() if name != "block"} | {"block": block}
+
+
+@dataclass(frozen=True)
+class Decay:
+    """β: of the sum over samples, of their "mean", or a share of β_"max"."""
+
+    value: float
+    of: str = "sum"
+
+    @staticmethod
+    def parse(said: float | str) -> Decay:
+        number, of = said, "sum"
+        if isinstance(said, str):
+            found = re.fullmatch(r"(.+?)(mean|max|)", said)
+            number, of = (found[1], found[2] or "sum") if found else (said, "sum")
+        try:
+            value = float(number)
+        except (TypeError, ValueError):
+            value = float("nan")
+        if isinstance(said, bool) or not 0 < value < float("inf"):
+            raise ValueError(f"beta: a positive number, '5e-4mean' or '0.01max' is needed, got {said!r}.")
+        return Decay(value, of)
+
+    def summed(self, n: int, beta_max: Callable[[], float]) -> float:
+        """β of the sum over n samples."""
+        if self.of == "max":
+            return self.value * (beta_max() or 1.0)
+        return self.value * n if self.of == "mean" else self.value

@@ -1,0 +1,147 @@
+"""How stages are trained, and which stages, where nothing else is said."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from math import cos, pi
+from typing import Any
+
+from provenet.blocks import CNN, MLP, PoolFormer
+from provenet.layerwise.layer import Layer
+
+_PAPER_RATES = {3: (2e-1, 5e-2, 5e-3), 5: (1e-1, 1e-2, 1e-3, 1e-2, 1e-2)}  # BM C.2: Fashion-MNIST, CIFAR-10
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Minibatch training of a stage's neurons behind fixed gates.
+
+    optimiser: "sgd", with momentum 0.9, or "adam".  schedule: "steps", rate × ``decay`` every ``every`` epochs; or
+    "one_cycle", up to the rate during the first ``warm_up`` of all steps and down along a cosine.  least_steps: of a
+    stage, by more epochs where samples are few.  gate_share: of the epochs that a stage with trained gates is a ReLU
+    network.  augment: "flip" (left to right), "crop" (shifts by up to an eighth), both or none.
+    """
+
+    name: str
+    optimiser: str
+    schedule: str
+    epochs: int
+    batch: int
+    rate: float
+    beta: str
+    n_gates: int
+    rank: int
+    gates: str
+    engine: str
+    least_steps: int = 0
+    decay: float = 0.2
+    every: int = 15
+    warm_up: float = 0.2
+    gate_share: float = 0.35
+    augment: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"augment": list(self.augment)}
+
+    def rate_at(self, rate: float, step: int, steps: int, each: int) -> float:
+        """The rate of step number ``step`` of ``steps``, ``each`` of which are an epoch."""
+        if self.schedule == "steps":
+            return rate * self.decay ** (step // each // self.every)
+        top = max(1, round(self.warm_up * steps))
+        if step < top:
+            return rate * (0.1 + 0.9 * step / top)
+        return rate * (0.001 + 0.999 * 0.5 * (1 + cos(pi * (step - top) / max(1, steps - top))))
+
+    def filled(self, layer: Layer, number: int, of: int, n: int) -> Layer:
+        """The layer, stage ``number`` of so many, with what it leaves open; of few samples n it has more epochs."""
+        rate = self.rate
+        if self.name == "paper":
+            rates = _PAPER_RATES.get(of, (1e-1,))
+            rate = rates[number] if number < len(rates) else 1e-2
+        own = {name: getattr(self, name) for name in ("gates", "n_gates", "rank", "beta", "epochs", "engine")}
+        own["epochs"] = max(self.epochs, -(-self.least_steps * self.batch // n))
+        missing = {name: value for name, value in (own | {"rate": rate}).items() if getattr(layer, name) is None}
+        return replace(layer, **missing)
+
+
+PRESETS = {
+    "paper": Recipe(
+        "paper",
+        optimiser="sgd",
+        schedule="steps",
+        epochs=50,
+        batch=128,
+        rate=1e-1,
+        beta="5e-4mean",
+        n_gates=256,
+        rank=1,
+        gates="gaussian",
+        engine="minibatch",
+    ),
+    "cpu": Recipe(
+        "cpu",
+        optimiser="adam",
+        schedule="one_cycle",
+        epochs=6,
+        batch=128,
+        rate=4e-3,
+        beta="1e-4mean",
+        n_gates=128,
+        rank=1,
+        gates="trained",
+        engine="auto",
+        least_steps=400,
+    ),
+}
+
+
+def chosen_preset(preset: str | Recipe) -> Recipe:
+    if isinstance(preset, Recipe):
+        return preset
+    if preset not in PRESETS:
+        raise ValueError(f"preset: {preset!r} is unknown; choose one of {', '.join(map(repr, PRESETS))}, or a Recipe.")
+    return PRESETS[preset]
+
+
+def default_layers(preset: Recipe, sample: tuple[int, ...], count: int = 3) -> tuple[Layer, ...]:
+    """Stages for samples of this shape: MLPs for tables, PoolFormers for tokens, CNNs for images.
+
+    Of images the "paper" has 3 × 3 kernels, pooling to 2 × 2, and space to depth before every second stage.  "cpu" is
+    made for two cores, on which float32 convolutions make about 70 of 109 GFLOP/s: what counts is positions × channels.
+    So it strides where the paper keeps all positions: on 28 × 28 a 5 × 5 kernel at every second pixel (14 × 14), 3 × 3
+    at all of those, then 3 × 3 at every second (7 × 7).  With 128 filters a sample and epoch cost 4, 173 and 43 MFLOP
+    (gates, neurons and their gradient); of 60,000 samples 4 s, 150 s and 40 s an epoch, so 20 minutes for six epochs,
+    and about as much again for features and the certificates in float64.
+    """
+    if len(sample) == 1:
+        layers = tuple(Layer(MLP(fit_intercept=True), normalise="standard") for _ in range(count))
+    elif len(sample) == 2:
+        layers = tuple(Layer(PoolFormer(grid=None if _square(sample[0]) else (1, sample[0]))) for _ in range(count))
+        layers = tuple(replace(layer, normalise="standard") for layer in layers)
+    elif len(sample) == 3:
+        layers = _of_images(preset, min(sample[1:]), count)
+    else:
+        raise ValueError(f"X: samples of shape {sample} are no table, tokens or images; say which layers they need.")
+    return layers
+
+
+def _of_images(preset: Recipe, side: int, count: int) -> tuple[Layer, ...]:
+    layers = []
+    for number in range(count):
+        odd = number % 2 == 1
+        if preset.name == "paper":
+            halved = odd and side % 2 == 0 and side >= 4
+            side = side // 2 if halved else side
+            block = CNN(kernel=3, padding=1, pool=min(2, side))
+            layers.append(Layer(block, downsample=2 if halved else 1))
+            continue
+        kernel = 5 if number == 0 and side >= 16 else 3
+        stride = 2 if side >= 24 or (number > 0 and not odd and side >= 8) else 1
+        side = (side - 1) // stride + 1
+        block = CNN(kernel=kernel, stride=stride, padding=kernel // 2, pool=min(2, side))
+        layers.append(Layer(block, normalise="standard"))
+    return tuple(layers)
+
+
+def _square(s: int) -> bool:
+    return round(s**0.5) ** 2 == s

@@ -1,0 +1,50 @@
+"""The certificate of a stage that was trained in batches: streamed, in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from torch import Tensor
+
+from provenet.certificates import Certificate
+from provenet.layerwise.inputs import Inputs
+from provenet.nn import TwoLayer
+from provenet.proofs import certify
+from provenet.statement import Statement
+
+_RELU_NUMBERS = 2e7  # of the rows a ReLU network's bound goes over
+
+
+@dataclass(frozen=True)
+class Batches:
+    """(X, Y) of a stage, in order, as often as asked."""
+
+    inputs: Inputs
+    targets: Tensor
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        start = 0
+        for part in self.inputs.parts():
+            yield part, self.targets[start : start + len(part)]
+            start += len(part)
+
+
+def stage_certificate(
+    network: TwoLayer, statement: Statement, inputs: Inputs, targets: Tensor, tol: float
+) -> tuple[Certificate | None, str]:
+    """The certificate, or why there is none; a stage without one is kept all the same."""
+    if network.relu and inputs.n * prod(inputs.shape) * len(network.first) > _RELU_NUMBERS:
+        return None, "bounding all ReLU neurons on so many samples takes too long; gated_relu is certified"
+    try:
+        return certify(
+            network,
+            Batches(inputs, targets),
+            loss=statement.loss,
+            beta=statement.beta,
+            tol=tol,
+            loss_settings=dict(statement.loss_settings),
+        ), ""
+    except (ValueError, MemoryError) as error:  # a gate within rounding of a row; numbers beyond float64's range
+        return None, str(error)

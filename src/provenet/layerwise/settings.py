@@ -1,0 +1,56 @@
+"""The settings of deep networks, each said once, as `provenet.estimators.settings` has those of single blocks."""
+# ruff: noqa: RUF009 — `setting` is dataclasses.field with a meaning
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import Any
+
+from provenet.estimators.settings import setting
+from provenet.layerwise.layer import Layer
+from provenet.layerwise.presets import Recipe
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LayerwiseSettings:
+    """What both kinds have."""
+
+    layers: Sequence[Layer] | int | None = setting(
+        None, "the stages, or how many of the preset's own (None: three), made for the shape of X"
+    )
+    preset: str | Recipe = setting(
+        "cpu",
+        '"paper": the recipe of the Burer–Monteiro paper; "cpu": few passes, for two cores; or a Recipe. It decides '
+        "what layers leave open",
+    )
+    n_gates: int | None = setting(None, "of every layer that does not say; None: the preset's")
+    rank: int | None = setting(None, "the same: neurons behind each gate that are passed on, m")
+    beta: float | str | None = setting(None, 'the same: weight decay of the sum, or "1e-4mean", "0.01max"')
+    epochs: int | None = setting(None, "the same: of stages that are trained in batches")
+    augment: Sequence[str] = setting((), '"flip", "crop": images changed anew in every epoch')
+    validation_fraction: float | None = setting(
+        0.1, "of the samples set aside: a stage that does not help on them is dropped, and is the last. None: no such"
+    )
+    early_stopping: bool = setting(True, "whether that is so; without, all stages are trained and kept")
+    tol: float = setting(1e-3, "the relative gap asked for, stage by stage; a stage that misses it is kept, and said")
+    certify: bool = setting(True, "whether stages trained in batches are certified: a few passes in float64")
+    max_seconds: float | None = setting(None, "for each stage that is solved as a whole")
+    checkpoint: str | PathLike[str] | None = setting(
+        None, "a folder in which the run is kept, epoch by epoch, so that it can be resumed"
+    )
+    resume: bool = setting(False, "goes on with the run in that folder, which must be of these settings and data")
+    cache: str | int = setting("16GB", "for features of frozen stages, in memory and in files; beyond, made anew")
+    random_state: Any = setting(0, "for gates, first weights, orders and what is set aside")
+    verbose: int = setting(0, "1 prints each epoch")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class ClassifierSettings(LayerwiseSettings):
+    loss: str = setting("softmax", '"softmax", or "squared" on one-hot targets')
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RegressorSettings(LayerwiseSettings):
+    loss: str = setting("squared", '"squared", ½‖f − y‖², or "huber"')

@@ -1,0 +1,181 @@
+"""A loss with a free intercept: L̃(Ŷ) = min_b L(Ŷ + 1bᵀ), one b (c,) for all rows, without any penalty.
+
+It is convex, and smooth where L is: its gradient is ∇L at the best b, its Hessian the Schur complement
+H − H1(1ᵀH1)⁻¹1ᵀH, its conjugate L*(Θ) where 1ᵀΘ = 0 and +∞ elsewhere.  So operators and gauges need not know of b.
+
+Dual points that prove a bound have columns that sum to zero exactly (`losses.balance`): for those, scaled by any τ,
+
+    L(AZ + 1bᵀ) + βγ(Z) ≥ ⟨τΘ, AZ + 1bᵀ⟩ − L*(τΘ) + βγ(Z) ≥ −L*(τΘ)   for every Z and every b, however large.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from provenet.losses.balance import is_balanced
+from provenet.losses.base import Loss
+
+_OFF = 1e-9  # of the sum of the sizes: what a column's sum may be for the conjugate to be a number
+_STEPS = 100
+
+
+class Free(Loss):
+    """``plain`` after the best constant; ``there`` (n, …): which rows have it, None: all; the loss is zero elsewhere.
+
+    Targets that lie close together, far from zero, are taken without what they share (`centre`): b gives it back.
+    """
+
+    free = True
+    remembered = ("_last",)
+    _last: tuple[Tensor, int, Tensor] | None = None  # a prediction, its version, and the best b there
+
+    def __init__(self, plain: Loss, there: Tensor | None = None):
+        super().__init__(plain.target, plain.sample_weight)
+        self.name, self.quadratic, self.kink, self.curvature = plain.name, plain.quadratic, plain.kink, plain.curvature
+        self._given, self.there = plain, there
+        c = self.target.shape[-1]
+        each = plain.weight.expand(*self.target.shape[:-1], 1)
+        target, weight = self._rows(self.target), self._rows(each.expand_as(self.target))[:, 0]
+        self.offset = plain.with_data(target, weight).centre()
+        self._flat = plain.with_data(target - self.offset, weight)
+        self._plain = plain.with_data(self._taken(self.target, self.offset), plain.sample_weight)
+        self._zero = self.target.new_zeros(c)
+
+    @property
+    def plain(self) -> Loss:
+        return self._plain
+
+    def _rows(self, values: Tensor) -> Tensor:
+        """(n, …, c) → (r, c)."""
+        rows = values.reshape(-1, values.shape[-1])
+        return rows if self.there is None else rows[self.there.reshape(-1)]
+
+    def _taken(self, values: Tensor, constant: Tensor) -> Tensor:
+        """Values (n, …, c) without a constant (c,), where there is one."""
+        return values - (constant if self.there is None else self.there.unsqueeze(-1) * constant)
+
+    def _best(self, prediction: Tensor) -> Tensor:
+        """argmin_b L(Ŷ + 1bᵀ), without what targets share; differentiable where the prediction is."""
+        last = self._last
+        if last is not None and last[0] is prediction and last[1] == prediction._version:
+            return last[2]
+        with torch.no_grad():
+            start = self._zero if last is None else last[2]
+            b = self._flat.shift(self._rows(prediction.detach()), start)
+        if prediction.requires_grad and torch.is_grad_enabled():  # Newton's step: zero, but it carries ∂b/∂Ŷ
+            rows = self._rows(prediction)
+            slope = self._flat.gradient(rows + b).sum(0)
+            return b - (slope - slope.detach()) @ self._spread(rows.detach() + b)[1].T
+        self._last = prediction, prediction._version, b
+        return b
+
+    def _spread(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """H·1eₖᵀ for every output k, (c, r, c), and (1ᵀH1)⁻¹ (c, c) where it can be inverted."""
+        c = rows.shape[1]
+        bent = self._flat.hessian_product(rows, torch.eye(c, dtype=rows.dtype)[:, None, :].expand(c, len(rows), c))
+        matrix = bent.sum(1)
+        return bent, torch.linalg.pinv((matrix + matrix.T) / 2, hermitian=True, rtol=1e-14)
+
+    def intercept(self, prediction: Tensor) -> Tensor:
+        """The best b (c,) of a network with this prediction."""
+        with torch.no_grad():
+            return self._best(prediction) + self.offset
+
+    def value(self, prediction: Tensor) -> Tensor:
+        return self._flat.value(self._rows(prediction) + self._best(prediction))
+
+    def value_at(self, prediction: Tensor, intercept: Tensor | None) -> Tensor:
+        b = self._zero if intercept is None else intercept
+        return self._flat.value(self._rows(prediction) + (b - self.offset))
+
+    @property
+    def constant(self) -> Tensor:
+        rows = self.target.shape[:-1]
+        return (self.target.new_ones(rows) if self.there is None else self.there.to(self.target.dtype)).reshape(-1)
+
+    def at_best(self, prediction: Tensor) -> Tensor:
+        return self._taken(prediction, -self._best(prediction))
+
+    def gradient(self, prediction: Tensor) -> Tensor:
+        return self._plain.gradient(self.at_best(prediction))
+
+    def dual_at(self, prediction: Tensor) -> Tensor:
+        return self._balanced(self.gradient(prediction))
+
+    def admissible(self, dual: Tensor) -> Tensor:
+        return dual if is_balanced(self._rows(dual)) else self._balanced(self._plain.admissible(dual))
+
+    def _balanced(self, dual: Tensor) -> Tensor:
+        rows = self._flat.balanced(self._rows(dual))
+        return self._full(rows).view_as(dual)
+
+    def hessian_product(self, prediction: Tensor, direction: Tensor) -> Tensor:
+        bent, inverse = self._spread(self._rows(prediction) + self._best(prediction))
+        plain = self._plain.hessian_product(self.at_best(prediction), direction)
+        rows = tuple(range(plain.ndim - self.target.ndim, plain.ndim - 1))
+        share = plain.sum(rows) @ inverse  # (…, c)
+        back = torch.einsum("...k,krc->...rc", share, bent)
+        return plain - self._full(back).view_as(plain)
+
+    def _full(self, rows: Tensor) -> Tensor:
+        """(…, r, c) → (…, all rows, c), zero where there is none."""
+        if self.there is None:
+            return rows
+        there = self.there.reshape(-1)
+        full = rows.new_zeros(*rows.shape[:-2], len(there), rows.shape[-1])
+        full[..., there, :] = rows
+        return full
+
+    def local_curvature(self, prediction: Tensor) -> Tensor:
+        return self._plain.local_curvature(self.at_best(prediction))
+
+    def conjugate(self, dual: Tensor) -> Tensor:
+        rows = self._rows(dual)
+        if not bool((rows.sum(0).abs() <= _OFF * rows.abs().sum(0)).all()):
+            return dual.new_tensor(float("inf"))
+        return self._plain.conjugate(dual)
+
+    def dual_scale(self, dual: Tensor, largest: float) -> float:
+        # of a Θ that is not balanced no multiple but zero proves anything
+        return self._plain.dual_scale(dual, largest) if is_balanced(self._rows(dual)) else 0.0
+
+    def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
+        """min_b of the Moreau envelope of L at point + 1bᵀ: Newton for the b at which Σ ∇L = 0 at the prox of L."""
+        pull = torch.as_tensor(step, dtype=point.dtype).expand(self.weight.shape).expand(*point.shape[:-1], 1)
+        rows, steps = self._rows(point), self._rows(pull.expand_as(point))[:, :1]
+        eye = torch.eye(rows.shape[1], dtype=rows.dtype)
+        b = self._flat.shift(rows, self._zero)
+        moved = self._flat.prox(rows + b, steps)
+        slope = self._flat.gradient(moved).sum(0)
+        for _ in range(_STEPS):
+            bent = self._flat.hessian_product(moved, eye[:, None, :].expand(len(eye), *rows.shape)).permute(1, 0, 2)
+            envelope = torch.linalg.solve(eye + steps[:, :, None] * bent, bent).sum(0)
+            move = torch.linalg.pinv((envelope + envelope.T) / 2, hermitian=True, rtol=1e-14) @ -slope
+            size, length = float(slope.abs().sum()), 1.0
+            for _ in range(30):
+                ahead = self._flat.prox(rows + (b + length * move), steps)
+                there = self._flat.gradient(ahead).sum(0)
+                if float(there.abs().sum()) < size:
+                    break
+                length /= 2
+            else:
+                break
+            b, moved, slope = b + length * move, ahead, there
+        return self._taken(self._plain.prox(self._taken(point, -b), step), b)
+
+    def with_data(self, target: Tensor, weight: Tensor | None) -> Free:
+        there = self.there if self.there is not None and len(self.there) == len(target) else None
+        return Free(self._given.with_data(target, weight), there)
+
+    def settings(self) -> dict[str, object]:
+        return self._given.settings()
+
+    def normalised(self) -> tuple[Loss, float]:
+        scale = self._flat.normalised()[1]
+        if scale == 1.0:
+            return self, 1.0
+        return Free(self._given.scaled(scale), self.there), scale
+
+    def smoothness(self) -> float:
+        return self._plain.smoothness()

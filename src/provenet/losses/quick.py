@@ -1,0 +1,33 @@
+"""Newton from a good guess, for losses of labels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+_STEPS = 8
+_SETTLED, _ROUNDED = 1e-16, 1e-15  # of all weights: what Σ w(p − y) is at the end, at best and at worst
+_TOO_GOOD = 1e-4  # of all weights: below it Σ w|p − y| has lost digits to 1 − p
+
+
+def newton_from(start: Array, newton: Callable[[Array], tuple[Array, Array, float]], total: float) -> Array | None:
+    """The b at which Σ w(p − y) = 0; None where the guess is none, or the fit is too good for p − y to have its digits.
+
+    ``newton`` gives that sum and the step, both (c,), and Σ w|p − y|; total: the weight of all samples."""
+    b, before = start, math.inf
+    for _ in range(_STEPS):
+        slope, step, wrong = newton(b)
+        size = float(np.abs(slope).max())
+        if not wrong >= _TOO_GOOD * total:
+            return None
+        if size <= _SETTLED * total:
+            return b
+        if not size < 0.5 * before:
+            return b if size <= _ROUNDED * total else None
+        b, before = b - step, size
+    return None

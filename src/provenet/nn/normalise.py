@@ -1,0 +1,76 @@
+"""Features brought to one size, as part of a model."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+KINDS = ("standard", "whiten")
+
+
+class Normalise(nn.Module):
+    """x ↦ (x − mean)·scale of every feature, or (x − mean)·matrix: channels (axis 1), or the last axis.
+
+    mean: (d,); scale: (d,) or a matrix (d, d).
+    """
+
+    mean: Tensor
+    scale: Tensor
+
+    def __init__(self, mean: Tensor, scale: Tensor, axis: int):
+        super().__init__()
+        d = mean.numel()
+        if mean.shape != (d,) or scale.shape not in ((d,), (d, d)):
+            raise ValueError(f"mean, scale: (d,) and (d,) or (d, d), got {tuple(mean.shape)}, {tuple(scale.shape)}.")
+        self.axis = axis
+        self.register_buffer("mean", mean.clone())
+        self.register_buffer("scale", scale.clone())
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.shape[self.axis] != len(self.mean):
+            raise ValueError(f"x: {len(self.mean)} features are needed on axis {self.axis}, got {tuple(x.shape)}.")
+        if self.scale.ndim == 2:
+            moved = x.movedim(self.axis, -1)
+            return ((moved - self.mean) @ self.scale).movedim(-1, self.axis).contiguous()
+        shape = [1] * x.ndim
+        shape[self.axis] = -1
+        return (x - self.mean.view(shape)) * self.scale.view(shape)
+
+    def extra_repr(self) -> str:
+        return f"{len(self.mean)} features{', whitened' if self.scale.ndim == 2 else ''}"
+
+
+class Moments:
+    """Mean and covariance of features, gathered batch by batch in float64."""
+
+    def __init__(self, kind: str, axis: int):
+        if kind not in KINDS:
+            raise ValueError(f"normalise: {kind!r} is unknown; choose one of {', '.join(map(repr, KINDS))}, or None.")
+        self.kind, self.axis, self.count = kind, axis, 0
+        self.first: Tensor | None = None
+        self.second: Tensor | None = None
+
+    def add(self, x: Tensor) -> None:
+        rows = x.detach().movedim(self.axis, -1).flatten(0, -2).to(torch.float64)
+        first = rows.sum(0)
+        second = rows.T @ rows if self.kind == "whiten" else rows.square().sum(0)
+        self.first = first if self.first is None else self.first + first
+        self.second = second if self.second is None else self.second + second
+        self.count += len(rows)
+
+    def normalise(self, floor: float = 1e-5) -> Normalise:
+        """What makes variances one; directions with less than ``floor`` of the largest variance are left as small as
+        that, and features that never change are left alone."""
+        assert self.first is not None
+        assert self.second is not None
+        mean = self.first / self.count
+        if self.kind == "standard":
+            variance = (self.second / self.count - mean.square()).clamp_min(0)
+            silent = variance <= floor * float(variance.max())
+            scale = torch.where(silent, 1.0, variance.clamp_min(torch.finfo(torch.float64).tiny).rsqrt())
+        else:
+            values, vectors = torch.linalg.eigh(self.second / self.count - torch.outer(mean, mean))
+            largest = float(values.max())
+            spread = values.clamp_min(floor * largest if largest > 0 else 1.0)
+            scale = (vectors * spread.rsqrt()) @ vectors.T
+        return Normalise(mean.float(), scale.float(), self.axis)

@@ -1,0 +1,180 @@
+"""A run that was killed goes on to the same network, bit for bit."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from layerwise_help import fitted, same_weights, small_layers, weights_of
+from sklearn.base import clone
+
+import provenet as pn
+from provenet.layerwise import checkpoint as checkpoints
+from provenet.layerwise import inputs as inputs_
+from provenet.layerwise.minibatch import Minibatches
+
+EPOCHS, STAGES, STEPS = 3, 2, 2  # 200 samples in batches of 128
+MOMENTS = np.random.default_rng(0).choice(EPOCHS * STAGES * STEPS, 6, replace=False).tolist()
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a fork of itself")
+
+
+@pytest.fixture(scope="module")
+def slice_(digits: Any) -> Any:
+    X, y = digits
+    return X[:200], y[:200]
+
+
+@pytest.fixture(scope="module")
+def whole(slice_: Any) -> Any:
+    """The run that nobody interrupts."""
+    return fitted(estimator(), *slice_)
+
+
+def estimator(**more: Any) -> pn.LayerwiseClassifier:
+    layers = small_layers(epochs=EPOCHS)[:STAGES]
+    return pn.LayerwiseClassifier(layers=layers, validation_fraction=None, early_stopping=False, **more)
+
+
+def killed(model: Any, data: Any, arm: Callable[[], None]) -> None:
+    """Fit in a process of its own that ``arm`` has killed."""
+    child = os.fork()
+    if child == 0:
+        arm()
+        try:
+            fitted(model, *data)
+        finally:
+            os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert os.WIFSIGNALED(status), "it ended by itself"
+    assert os.WTERMSIG(status) == signal.SIGKILL
+
+
+def kill_at(moment: int, owner: Any, name: str) -> Callable[[], None]:
+    """At so manieth a call of a function, from zero on."""
+
+    def arm() -> None:
+        before, calls = getattr(owner, name), iter(range(10**9))
+
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            if next(calls) == moment:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return before(*args, **kwargs)
+
+        setattr(owner, name, counted)
+
+    return arm
+
+
+def resumed_equals(whole: Any, model: Any, data: Any) -> None:
+    again = fitted(clone(model).set_params(resume=True), *data)
+    assert same_weights(weights_of(again), weights_of(whole))
+    for stage, expected in zip(again.stages_, whole.stages_, strict=True):
+        assert stage.certificate == expected.certificate
+        assert (stage.below, stage.inputs, stage.score) == (expected.below, expected.inputs, expected.score)
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_in_the_middle_of_an_epoch(moment: int, whole: Any, slice_: Any, tmp_path: Path) -> None:
+    model = estimator(checkpoint=tmp_path / "run")
+    killed(model, slice_, kill_at(moment, Minibatches, "_seen"))
+    resumed_equals(whole, model, slice_)
+
+
+@pytest.mark.parametrize("moment", [1, 3, 4, 6])
+def test_killed_while_a_checkpoint_is_written(moment: int, whole: Any, slice_: Any, tmp_path: Path) -> None:
+    model = estimator(checkpoint=tmp_path / "run")
+    killed(model, slice_, kill_at(moment, os, "replace"))
+    resumed_equals(whole, model, slice_)
+
+
+def test_killed_again_and_again(whole: Any, slice_: Any, tmp_path: Path) -> None:
+    model = estimator(checkpoint=tmp_path / "run", resume=True)
+    for moment in (2, 3, 2):
+        killed(model, slice_, kill_at(moment, Minibatches, "_seen"))
+    resumed_equals(whole, model, slice_)
+
+
+def test_a_checkpoint_changes_nothing_and_a_run_that_is_done_is_read(whole: Any, slice_: Any, tmp_path: Path) -> None:
+    model = fitted(estimator(checkpoint=tmp_path / "run"), *slice_)
+    assert same_weights(weights_of(model), weights_of(whole))
+    killed_if_it_trains = kill_at(0, Minibatches, "_seen")
+    child = os.fork()
+    if child == 0:
+        killed_if_it_trains()
+        os._exit(0 if fitted(clone(model).set_params(resume=True), *slice_) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_a_run_with_other_settings_is_not_resumed(slice_: Any, tmp_path: Path) -> None:
+    X, y = slice_
+    model = fitted(estimator(checkpoint=tmp_path / "run", certify=False), X, y)
+    with pytest.raises(FileExistsError, match="resume=True"):
+        fitted(clone(model), X, y)
+    other = clone(model).set_params(resume=True)
+    with pytest.raises(ValueError, match=r"layers\[0\].n_gates was 6, now 7.*layers\[1\].n_gates"):
+        fitted(clone(other).set_params(layers=small_layers(epochs=EPOCHS, n_gates=7)[:STAGES]), X, y)
+    with pytest.raises(ValueError, match="seed was 0, now 1"):
+        fitted(clone(other).set_params(random_state=1), X, y)
+    with pytest.raises(ValueError, match=r"samples.digest was .*, now"):
+        fitted(clone(other), X + 1, y)
+    with pytest.raises(ValueError, match="checkpoint=folder"):
+        fitted(estimator(resume=True), X, y)
+
+
+def test_a_damaged_checkpoint_is_named(slice_: Any, tmp_path: Path) -> None:
+    model = fitted(estimator(checkpoint=tmp_path / "run", certify=False), *slice_)
+    path = tmp_path / "run" / "stage-2.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+    with pytest.raises(ValueError, match=r"stage-2.safetensors: it is damaged"):
+        fitted(clone(model).set_params(resume=True), *slice_)
+
+
+def test_ctrl_c_keeps_the_stages_that_are_done(slice_: Any, monkeypatch: Any) -> None:
+    calls = iter(range(100))
+    seen = Minibatches._seen
+
+    def interrupted(*args: Any) -> Any:
+        if next(calls) == EPOCHS * STEPS + 1:
+            raise KeyboardInterrupt
+        return seen(*args)
+
+    monkeypatch.setattr(Minibatches, "_seen", interrupted)
+    assert len(fitted(estimator(certify=False), *slice_).stages_) == 1
+
+
+def test_a_full_disk_leaves_the_checkpoint_whole(whole: Any, slice_: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """Features go into a file; at the second stage there is no room for it."""
+    monkeypatch.setattr(inputs_, "_IN_MEMORY", 0)
+    model = estimator(checkpoint=tmp_path / "run")
+    write = inputs_.Store._in_file
+
+    def full(self: Any, inputs: Any, path: Path) -> Any:
+        if "stage-2" in path.name:
+            monkeypatch.setattr(inputs_.shutil, "disk_usage", lambda _: type("Usage", (), {"free": 100}))
+        return write(self, inputs, path)
+
+    monkeypatch.setattr(inputs_.Store, "_in_file", full)
+    with pytest.raises(OSError, match="has no room for") as error:
+        fitted(model, *slice_)
+    assert error.value.errno == errno.ENOSPC
+    assert not list((tmp_path / "run" / "cache").iterdir())
+    monkeypatch.undo()
+    monkeypatch.setattr(inputs_, "_IN_MEMORY", 0)
+    resumed_equals(whole, model, slice_)
+    assert not list((tmp_path / "run" / "cache").iterdir())
+
+
+def test_features_made_anew_are_the_same(whole: Any, slice_: Any) -> None:
+    assert same_weights(weights_of(fitted(estimator(cache=0), *slice_)), weights_of(whole))
+
+
+def test_differences_are_named() -> None:
+    before, now = {"a": 1, "b": [1, {"c": 2}]}, {"a": 1, "b": [1, {"c": 3}], "d": None}
+    assert checkpoints.differences(before, now) == ["b[1].c was 2, now 3"]
