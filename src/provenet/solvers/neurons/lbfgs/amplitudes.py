@@ -75,8 +75,9 @@ def _towards(now: _Sized, target: Tensor) -> _Sized | None:
 
 
 def _hessian(program: Program, here: Coordinates, directions: Factors, prediction: Tensor) -> Tensor:
-    """(N, N), of as many samples as fit into a batch, scaled to all; in float32, as it only guides."""
-    loss = program.loss
+    """(N, N), of as many samples as fit into a batch, scaled to all; in float32, as it only guides.  A free intercept
+    stays where it is: that overstates the curvature, never the other way."""
+    loss, prediction = program.loss.plain, program.loss.at_best(prediction)
     n, each = len(prediction), prediction[0].numel()
     total = torch.zeros(directions.n_neurons, directions.n_neurons, dtype=torch.float32)
     rows = batches.count(directions.n_neurons * each, batches.BATCH, total.itemsize)

@@ -71,7 +71,8 @@ class LBFGS(Method[LBFGSState]):
     def pause(self, program: Program, step: int) -> int:
         """Looks, with A* in float64, take no more than a third of what steps do; more at first, while neurons are
         missing."""
-        return min(self._rest(Task(program, 1.0)), max(_FIRST, step // 3))
+        rest = self._rest(Task(program, 1.0))
+        return min(rest, max(_FIRST, step // 3, rest // 4))
 
     def _rest(self, task: Task) -> int:
         return max(self.check_every, math.ceil(3 * task.product / self._step_work(task)))
