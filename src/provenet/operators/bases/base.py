@@ -142,6 +142,16 @@ class Operator(Placed, ABC):
         return math.prod(self.output_shape[:-1])
 
     @property
+    def neuron_work(self) -> float:
+        """Multiply-adds of A on one neuron, about."""
+        return self._work_on_features
+
+    @property
+    def _work_on_features(self) -> float:
+        """The same, where features are there: one product with them."""
+        return float(self.kernel_rows) * self.p * max(self.q // self.output_shape[-1], 1)
+
+    @property
     def stack_shape(self) -> tuple[int, int, int]:
         return self.n_gates, self.p, self.q
 

@@ -75,6 +75,10 @@ class PooledOperator(BatchedOperator):
     def held_bytes(self) -> int:
         return super().held_bytes + (self._feature_bytes if self._worth_keeping else 0)
 
+    @property
+    def neuron_work(self) -> float:
+        return self._work_on_features if self._worth_keeping else super().neuron_work
+
     def stack_numbers(self) -> int:
         return self._feature_numbers + self.outputs
 

@@ -99,8 +99,7 @@ class LBFGS(Method[LBFGSState]):
     def _step_work(self, task: Task) -> float:
         """Two products of all neurons with the data, at twice the speed of float64, and with what is remembered."""
         op, neurons = task.program.operator, self._neurons(task.program)
-        hidden = task.rows * (op.q // op.output_shape[-1]) * op.p
-        return neurons * (hidden + 4.0 * self.memory_pairs * (op.p + op.q))
+        return neurons * (op.neuron_work + 4.0 * self.memory_pairs * (op.p + op.q))
 
     def work(self, program: Program) -> float:
         return self._step_work(Task(program, 1.0))
