@@ -24,11 +24,11 @@ def table(n: int, d: int, c: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray
 
 
 def posed(loss: str, weights: bool = False, beta: float = 0.5, **more: Any) -> pn.Problem:
-    X, y = table(60, 5, 3)
+    X, y = table(30, 4, 3)
     sample_weight = np.random.default_rng(1).uniform(0.2, 3.0, len(X)) if weights else None
     Y = y if loss == "softmax" else np.eye(3)[y]
     return pn.formulate(
-        "mlp", X, Y, activation="relu", gates=8, loss=loss, beta=beta, sample_weight=sample_weight, **more
+        "mlp", X, Y, activation="relu", gates=7, loss=loss, beta=beta, sample_weight=sample_weight, **more
     )
 
 
@@ -36,23 +36,23 @@ def posed(loss: str, weights: bool = False, beta: float = 0.5, **more: Any) -> p
 @pytest.mark.parametrize("loss", ["softmax", "squared", "logistic", "huber"])
 def test_certified_by_few_feasible_neurons(loss: str, weights: bool) -> None:
     problem = posed(loss, weights)
-    solution = pn.solve(problem, tol=1e-4, max_steps=40)
+    solution = pn.solve(problem, tol=1e-3, max_steps=40)
     assert solution.method.startswith("cone_bm")
-    assert solution.certificate.holds(1e-4)
+    assert solution.certificate.holds(1e-3)
     network = solution.network()
-    assert len(network.first) <= 60
+    assert len(network.first) <= 30
     opened = (problem.X @ network.first.detach().T).T >= 0
     assert torch.equal(opened, problem.patterns[solution.factors.gate])
 
 
 def test_a_smaller_beta_begins_where_a_larger_one_ended() -> None:
     problem = posed("softmax")
-    warm = pn.solve(problem, tol=1e-4, max_steps=40)
+    warm = pn.solve(problem, tol=1e-3, max_steps=40)
     nearby = problem.with_beta(0.45)
-    again = pn.solve(nearby, tol=1e-4, max_steps=40, start=warm)
-    cold = pn.solve(nearby, tol=1e-4, max_steps=40)
-    assert again.certificate.holds(1e-4)
-    assert again.certificate.primal == pytest.approx(cold.certificate.primal, rel=2e-4)
+    again = pn.solve(nearby, tol=1e-3, max_steps=40, start=warm)
+    cold = pn.solve(nearby, tol=1e-3, max_steps=40)
+    assert again.certificate.holds(1e-3)
+    assert again.certificate.primal == pytest.approx(cold.certificate.primal, rel=2e-3)
 
 
 def test_the_model_along_the_faces_is_the_whole_one_restricted() -> None:
