@@ -41,7 +41,7 @@ class Recall:
         if kept is None or kept.basis.shape[1:] != own.shape[1:]:
             self._whole._kept = None
             return own
-        chosen = self._all if self._chosen is None else self._chosen
+        chosen = self._here(G)
         basis = kept.basis[chosen]
         fits = left_out(G, basis) <= most
         kept.v[chosen[~fits]] = 0.0
@@ -76,15 +76,15 @@ class Recall:
                 v.new_zeros(P, most, m, dtype=torch.long),
                 v.new_zeros(P, most, m),
             )
-        chosen = self._all if self._chosen is None else self._chosen
+        chosen = self._here(v)
         kept.basis[chosen], kept.v[chosen] = basis, 0.0
         kept.v[own, place], kept.rows[own, place] = v[order], found.rows[order]
         kept.multipliers[own, place] = found.multipliers[order]
         self._whole._kept = kept
 
-    @property
-    def _all(self) -> Tensor:
-        return torch.arange(self._gates)
+    def _here(self, like: Tensor) -> Tensor:
+        """Its gates, as the whole memory counts them."""
+        return torch.arange(self._gates, device=like.device) if self._chosen is None else self._chosen
 
 
 def left_out(G: Tensor, basis: Tensor) -> Tensor:
