@@ -98,8 +98,9 @@ def fit(
     page, failed = None, False
     if report:
         judged = dataset.X, fitting.y, dataset.mask
+        about = {"feature_names": fitting.feature_names, "source": fitting.named, "judged_on": "training"}
         try:
-            page = write_report(estimator, out / "report.html", *judged, feature_names=fitting.feature_names)
+            page = write_report(estimator, out / "report.html", *judged, **about)
         except OSError as error:  # a full disk, say: the work is safe
             complain(f"the report could not be written ({error}); the model is in {out}.")
             failed = True

@@ -33,6 +33,7 @@ class Fitting:
     y: NDArray[Any]
     task: str
     estimator: ProvenEstimator
+    path: Path
 
     def problem(self) -> Problem:
         """The problem the estimator would solve, for any beta."""
@@ -42,6 +43,12 @@ class Fitting:
     def beta(self, asked: Beta) -> float:
         """Where β_max is zero the zero network is optimal at every β, and any will do."""
         return asked.value * (self.problem().beta_max or 1.0) if asked.relative else asked.value
+
+    @property
+    def named(self) -> str:
+        """The file, and what is predicted from it."""
+        targets = self.data.source.targets
+        return f"{self.path.name}, target {', '.join(targets)}" if targets else self.path.name
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -102,7 +109,7 @@ def prepare(
         **({} if network.loss is None else {"loss": network.loss}),
         **more,
     )
-    return Fitting(data, y, task, estimator)
+    return Fitting(data, y, task, estimator, file.data)
 
 
 def _check_penalty(block: Block, activation: str, penalty: Penalty, X: NDArray[Any], outputs: int) -> None:
