@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from provenet.blocks import Block
 from provenet.cli.blocks import check_fits, check_mask
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver
 from provenet.cli.options import Beta, refuse_if_given
-from provenet.data.loading import Dataset, guess_task
+from provenet.data.loading import Dataset, guess_task, split_rows
 from provenet.estimators.base import ProvenEstimator
 from provenet.gauges.prox.mixed import Penalty, gauge_of
 from provenet.problem import Problem
@@ -34,6 +34,12 @@ class Fitting:
     task: str
     estimator: ProvenEstimator
     path: Path
+
+    def held_out(self, share: float, seed: int) -> tuple[Fitting, Fitting]:
+        """(to train on, to judge by)."""
+        train, test = self.data.split(share, seed)
+        y_train, y_test = (self.y[rows] for rows in split_rows(self.y, share, seed))
+        return replace(self, data=train, y=y_train), replace(self, data=test, y=y_test)
 
     def problem(self) -> Problem:
         """The problem the estimator would solve, for any beta."""
