@@ -92,7 +92,12 @@ def known_solver(value: str) -> str:
     return value
 
 
-DataFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV, Parquet, NPY or NPZ file.")]
+DataFile = Annotated[
+    Path,
+    typer.Argument(
+        exists=True, dir_okay=False, allow_dash=True, help="CSV, Parquet, NPY or NPZ file; - reads CSV from stdin."
+    ),
+]
 ModelFolder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="A model folder, as fit writes it.")]
 Targets = Annotated[
     list[str],
