@@ -15,7 +15,10 @@ from torch.nn.functional import pad
 
 from provenet import batches
 from provenet.operators.bases.pooled import PooledOperator
-from provenet.variable import Factors
+from provenet.variable import Factors, Stack
+
+_FEW = 8  # positions of a cell, up to which what a single product needs of it is not worth writing down
+_NARROW = 3  # cells that pool less than this part of all positions are pooled one by one
 
 
 class Windows(NamedTuple):
@@ -79,10 +82,56 @@ class CNNOperator(PooledOperator):
     def features(self, rows: slice) -> Tensor:
         out = self.space.empty(rows.stop - rows.start, self.n_gates, self.cells, self.p)
         for some in self._patch_batches(rows):
-            pooled = self._weights(some) @ self.patches(some)  # (b or 1, P·a, K) by (b, K, p)
             at = slice(some.start - rows.start, some.stop - rows.start)
+            if self._support is not None:
+                out[at] = self._features_by_cell(some, *self._support)
+                continue
+            pooled = self._weights(some) @ self.patches(some)  # (b or 1, P·a, K) by (b, K, p)
             out[at] = self._channels_first(pooled).unflatten(1, (self.n_gates, self.cells))
         return out
+
+    def _features_by_cell(self, rows: slice, index: Tensor, weight: Tensor) -> Tensor:
+        """(b, P, a, p): each cell of the s positions that it pools."""
+        patches = self._channels_first(self.patches(rows))[:, index]  # (b, a, s, p)
+        if self.patterns is None:
+            return (weight.unsqueeze(1) @ patches).transpose(1, 2)
+        opened = self.patterns[:, rows][:, :, index].permute(1, 2, 0, 3)  # (b, a, P, s)
+        return (torch.where(opened, weight.unsqueeze(1), 0) @ patches).transpose(1, 2)
+
+    def adjoint(self, residual: Tensor) -> Stack:
+        if self._support is None or self._support[0].shape[1] > _FEW or self.kept is not None:
+            return super().adjoint(residual)
+        return self._adjoint_by_cell(residual, *self._support)
+
+    def _adjoint_by_cell(self, residual: Tensor, index: Tensor, weight: Tensor) -> Stack:
+        """Σ_i Σ_t Φ_i[t] P[a, t] D_k[i, t] R_i: where cells pool few positions, without the features, which are larger.
+
+        At most K terms are added at a time, and as many times as there are samples, so that `rounding` covers them.
+        """
+        a, s = index.shape
+        total = self.space.zeros(a, self.p, self.n_gates * self.outputs)
+        numbers = a * s * (self.p + self.n_gates * (self.outputs + 2))
+        size = min(max(1, self.K // s), batches.count(numbers, batches.PASS))
+        for start in range(0, self.n, size):
+            rows = slice(start, min(start + size, self.n))
+            patches = self._channels_first(self.patches(rows))[:, index].permute(1, 3, 0, 2)  # (a, p, b, s)
+            slope = residual[rows].view(1, -1, 1, 1, self.outputs) * weight.view(a, 1, s, 1, 1)  # (a, b, s, 1, c)
+            if self.patterns is not None:
+                opened = self.patterns[:, rows][:, :, index].permute(2, 1, 3, 0)  # (a, b, s, P)
+                slope = torch.where(opened.unsqueeze(-1), slope, 0)
+            total.baddbmm_(patches.flatten(2), slope.reshape(a, -1, self.n_gates * self.outputs))
+        return total.view(a, self.p, self.n_gates, self.outputs).permute(2, 1, 3, 0).reshape(self.stack_shape)
+
+    @cached_property
+    def _support(self) -> tuple[Tensor, Tensor] | None:
+        """The positions that each cell pools, and their weights, (a, s) both, s of the widest cell; None where a cell
+        pools most of them."""
+        used = self.pooling != 0
+        widest = int(used.sum(1).max())
+        if _NARROW * widest > self.K:
+            return None
+        index = torch.argsort(used.int(), dim=1, descending=True, stable=True)[:, :widest]
+        return index, self.pooling.gather(1, index)  # zero where a cell has fewer
 
     def _weights(self, rows: slice) -> Tensor:
         """P[a, t] D_k[i, t], (b, P·a, K); one for all samples where all is open."""

@@ -1,0 +1,44 @@
+"""Cells that pool few positions are worked on one by one: the same operator, faster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import provenet as pn
+from provenet.operators.blocks import cnn
+from provenet.testing import check_operator
+
+
+def operator_of(pool: Any, activation: str) -> Any:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(5, 2, 7, 7, generator=generator, dtype=torch.float64)
+    Y = torch.randn(5, 3, generator=generator, dtype=torch.float64)
+    block = pn.CNN(kernel=3, padding=1, pool=pool)
+    return pn.formulate(block, X, Y, activation=activation, gates=4, beta=1.0).program.operator
+
+
+@pytest.mark.parametrize("activation", ["linear", "gated_relu"])
+@pytest.mark.parametrize("pool", [2, 3, 4, 7])
+def test_cells_one_by_one(pool: int, activation: str, monkeypatch: Any) -> None:
+    operator = operator_of(pool, activation)
+    assert operator._support is not None
+    monkeypatch.setattr(cnn, "_NARROW", 10**6)
+    dense = operator_of(pool, activation)
+    assert dense._support is None
+    rows = slice(1, 4)
+    torch.testing.assert_close(operator.features(rows), dense.features(rows), rtol=1e-12, atol=1e-13)
+    residual = torch.randn(5, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    expected = dense.adjoint(residual)
+    for one in (operator, operator.once(), dense.once()):
+        difference = torch.linalg.matrix_norm(one.adjoint(residual) - expected, 2).max()
+        assert float(difference) <= operator.rounding(residual)
+    assert operator.once().kept is None
+    assert operator.kept is not None
+
+
+@pytest.mark.parametrize("pool", [2, 4, 7])
+def test_the_contract_holds_without_kept_features(pool: int) -> None:
+    check_operator(operator_of(pool, "gated_relu").once())
