@@ -17,7 +17,7 @@ from provenet import batches
 from provenet.operators.bases.pooled import PooledOperator
 from provenet.variable import Factors, Stack
 
-_FEW = 8  # positions of a cell, up to which what a single product needs of it is not worth writing down
+_FEW = 12  # positions of a cell, up to which what a single product needs of it is not worth writing down
 _NARROW = 3  # cells that pool less than this part of all positions are pooled one by one
 
 
@@ -99,28 +99,32 @@ class CNNOperator(PooledOperator):
         return (torch.where(opened, weight.unsqueeze(1), 0) @ patches).transpose(1, 2)
 
     def adjoint(self, residual: Tensor) -> Stack:
-        if self._support is None or self._support[0].shape[1] > _FEW or self.kept is not None:
+        widest = self.K if self._support is None else self._support[0].shape[1]
+        if widest > _FEW or self.kept is not None:
             return super().adjoint(residual)
-        return self._adjoint_by_cell(residual, *self._support)
+        return self._adjoint_by_cell(residual, widest)
 
-    def _adjoint_by_cell(self, residual: Tensor, index: Tensor, weight: Tensor) -> Stack:
-        """Σ_i Σ_t Φ_i[t] P[a, t] D_k[i, t] R_i: where cells pool few positions, without the features, which are larger.
+    def _adjoint_by_cell(self, residual: Tensor, widest: int) -> Stack:
+        """Σ_i Σ_t Φ_i[t] P[a, t] D_k[i, t] R_i, cell by cell: where they pool few positions, features would be larger.
 
-        At most K terms are added at a time, and as many times as there are samples, so that `rounding` covers them.
+        Whoever adds n samples' parts, each a sum of K terms, rounds n + K times: so often do these sums.
         """
-        a, s = index.shape
-        total = self.space.zeros(a, self.p, self.n_gates * self.outputs)
-        numbers = a * s * (self.p + self.n_gates * (self.outputs + 2))
-        size = min(max(1, self.K // s), batches.count(numbers, batches.PASS))
+        total = self.space.zeros(self.cells, self.p, self.n_gates * self.outputs)
+        most = range(self.n, 0, -1)
+        size = next(b for b in most if b == 1 or b * widest - (-self.n // b) <= self.n + self.K)
         for start in range(0, self.n, size):
             rows = slice(start, min(start + size, self.n))
-            patches = self._channels_first(self.patches(rows))[:, index].permute(1, 3, 0, 2)  # (a, p, b, s)
-            slope = residual[rows].view(1, -1, 1, 1, self.outputs) * weight.view(a, 1, s, 1, 1)  # (a, b, s, 1, c)
-            if self.patterns is not None:
-                opened = self.patterns[:, rows][:, :, index].permute(2, 1, 3, 0)  # (a, b, s, P)
-                slope = torch.where(opened.unsqueeze(-1), slope, 0)
-            total.baddbmm_(patches.flatten(2), slope.reshape(a, -1, self.n_gates * self.outputs))
-        return total.view(a, self.p, self.n_gates, self.outputs).permute(2, 1, 3, 0).reshape(self.stack_shape)
+            patches = self._channels_first(self.patches(rows))
+            for cell, part in zip(self.pooling, total, strict=True):
+                places = torch.nonzero(cell).flatten()
+                slope = residual[rows].unsqueeze(1) * cell[places].unsqueeze(1)  # (b, s, c)
+                if self.patterns is None:
+                    slope = slope.flatten(0, 1)
+                else:
+                    opened = self.patterns[:, rows][:, :, places].permute(1, 2, 0)  # (b, s, P)
+                    slope = torch.where(opened.unsqueeze(3), slope.unsqueeze(2), 0).flatten(0, 1).flatten(1)
+                part.addmm_(patches[:, places].flatten(0, 1).T, slope)
+        return total.view(-1, self.p, self.n_gates, self.outputs).permute(2, 1, 3, 0).reshape(self.stack_shape)
 
     @cached_property
     def _support(self) -> tuple[Tensor, Tensor] | None:
