@@ -210,17 +210,6 @@ def test_regressions_have_no_probabilities(run, values):
     assert header == "prediction(0),prediction(1)"
 
 
-def test_interrupting_a_search_is_told_in_a_line(run, flowers, tmp_path, monkeypatch):
-    def stop(self, X, y, sample_weight=None, mask=None):
-        raise KeyboardInterrupt("ProvenClassifierCV: interrupted during its search for beta.")
-
-    monkeypatch.setattr("provenet.estimators.base.ProvenEstimator.fit", stop)
-    answer = run("fit", flowers, "--target", "kind", "--cv", 2, "--out", "flowers")
-    assert answer.code == 1
-    assert "interrupted, and nothing was saved" in answer.err
-    assert not (tmp_path / "flowers").exists()
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [

@@ -79,3 +79,18 @@ def test_the_intercepts_equation() -> None:
     network = pn.solve(problem, tol=1e-9).network()
     probability = network(problem.X).sigmoid().detach().numpy()[:, 0]
     assert probability.sum() == pytest.approx(y.sum(), rel=1e-9)
+
+
+@pytest.mark.parametrize("method", ["admm", "apg", "subspace", "bm", "lbfgs", "ipm", "active_ipm"])
+@pytest.mark.parametrize("loss", ["squared", "softmax", "huber"])
+def test_methods_agree(method: str, loss: str) -> None:
+    Y = make_targets(np.random.default_rng(4), loss, (14,), 3) + (1 if loss != "softmax" else 0)
+    problem = pn.formulate("mlp", X, Y, gates=4, loss=loss, beta=1.0, fit_intercept="free")
+    problem = problem.with_beta(0.1 * problem.beta_max)
+    if "ipm" in method and loss != "squared":
+        with pytest.raises(ValueError, match="squared loss"):
+            pn.solve(problem, method)
+        return
+    found = pn.solve(problem, method, tol=1e-3, max_seconds=5)
+    assert found.certificate.relative_gap <= 1e-3
+    assert found.certificate.primal == pytest.approx(pn.solve(problem, tol=1e-5).certificate.primal, rel=2e-3)

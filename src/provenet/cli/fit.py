@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,15 +10,19 @@ from typing import Annotated, Any
 import typer
 from sklearn.exceptions import ConvergenceWarning
 
+from provenet.cli import kept
 from provenet.cli import options as o
-from provenet.cli.console import FAILED, print_certificate, print_json, say, warn
+from provenet.cli.console import FAILED, complain, print_certificate, print_json, say, warn
 from provenet.cli.fitting import Fitting, prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.progress import gap_bar
 from provenet.estimators.base import ProvenEstimator, watched
+from provenet.files import check_writable
 from provenet.io import save
-from provenet.io.folder import check_replaceable
+from provenet.io.folder import check_replaceable, holds_certified
 from provenet.report import report as write_report
+
+_SHORTEST = 0.01  # seconds for the fit, where reading has taken all there was
 
 
 @grouped
@@ -40,6 +45,9 @@ def fit(
         bool, typer.Option("--whiten", help="Whiten the data first (ZCA); they need no more rows than columns.")
     ] = False,
     report: Annotated[bool, typer.Option(help="Write report.html into the folder.")] = True,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a certified model even by one that could not be certified.")
+    ] = False,
     json: o.Json = False,
 ) -> None:
     """Train a network to a proven optimum; write it, its certificate and a report into a folder.
@@ -50,7 +58,9 @@ def fit(
 
     Example: provenet fit patches.npz --block attention --tokens 49 --set scale=sqrt_d --out heads
     """
+    began = time.perf_counter()
     check_replaceable(out)  # before the work, not after it
+    check_writable(out)
     if cv is None:
         o.refuse_if_given(context, "betas", "it goes with --cv.")
     else:
@@ -77,21 +87,43 @@ def fit(
     if cv is None:
         estimator.set_params(beta=fitting.beta(beta))
     name = "fitting" if cv is None else "choosing beta"
-    train(estimator, dataset.X, fitting.y, dataset.weight, quiet=json, name=name, mask=dataset.mask)
-    save(estimator, out, source=dataset.source.to_dict() | {"task": fitting.task})
-    page = None
+    arrays = dataset.X, fitting.y, dataset.weight
+    train(estimator, *arrays, quiet=json, name=name, mask=dataset.mask, spent=time.perf_counter() - began)
+    holds = estimator.certificate_.holds(solver.tol)
+    if not (holds or force) and holds_certified(out):
+        kept_one, out = out, out.with_name(f"{out.name}-uncertified")
+        warn(f"{kept_one} has a certified model, which one that is not certified does not replace without --force.")
+    with kept.writing("model", out):
+        save(estimator, out, source=dataset.source.to_dict() | {"task": fitting.task})
+    page, failed = None, False
     if report:
         judged = dataset.X, fitting.y, dataset.mask
-        page = write_report(estimator, out / "report.html", *judged, feature_names=fitting.feature_names)
+        try:
+            page = write_report(estimator, out / "report.html", *judged, feature_names=fitting.feature_names)
+        except OSError as error:  # a full disk, say: the work is safe
+            complain(f"the report could not be written ({error}); the model is in {out}.")
+            failed = True
     _tell(estimator, fitting, out, page, json)
-    if not estimator.certificate_.holds(solver.tol):
+    if failed or not holds:
         raise typer.Exit(FAILED)
 
 
 def train(
-    estimator: ProvenEstimator, X: Any, y: Any, weight: Any, quiet: bool, name: str = "fitting", mask: Any = None
+    estimator: ProvenEstimator,
+    X: Any,
+    y: Any,
+    weight: Any,
+    quiet: bool,
+    name: str = "fitting",
+    mask: Any = None,
+    spent: float = 0.0,
 ) -> None:
-    """Fit, with a bar on a terminal; a fit that stops short is told in a line."""
+    """Fit, with a bar on a terminal; a fit that stops short is told in a line.
+
+    ``spent``: seconds of the estimator's time limit, which is the whole command's, that have passed already."""
+    asked = estimator.max_seconds
+    if asked is not None:
+        estimator.set_params(max_seconds=max(asked - spent, _SHORTEST))
     with (
         gap_bar(estimator.tol, quiet, name) as show,
         watched(estimator, show),
@@ -99,6 +131,7 @@ def train(
     ):
         warnings.simplefilter("always", ConvergenceWarning)
         estimator.fit(X, y, sample_weight=weight, mask=mask)
+    estimator.set_params(max_seconds=asked)
     for warning in caught:
         warn(str(warning.message))
 

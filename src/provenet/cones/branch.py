@@ -20,7 +20,7 @@ from torch import Tensor
 from provenet import deadline
 from provenet.cones.base import Region
 from provenet.cones.cells import largest_in_cells
-from provenet.cones.projection import project
+from provenet.cones.projection import Projection, project
 
 MOST_OUTPUTS = 6  # beyond, the first 2^r cells are too many and too coarse to be of use
 _WAVE = 2_048  # cells split at a time,
@@ -78,13 +78,14 @@ def branch_and_bound(cones: Region, G: Tensor, upper: Tensor, suffices: Callable
 
 
 class _Search:
-    """Corners v (V, r) of cells, their projections w (V, p), by how much rounding may ``slip`` these (V,); the largest
-    ‖G_kᵀu‖ of each gate so far, and where.  A cell is the indices (r,) of its corners."""
+    """Corners v (V, r) of cells, the projections ``found`` there, by how much rounding may ``slip`` these (V,); the
+    largest ‖G_kᵀu‖ of each gate so far, and where.  A cell is the indices (r,) of its corners."""
 
     def __init__(self, cones: Region, G: Tensor):
         self.cones, self.G = cones, G
-        B, p, r = G.shape
-        self.v, self.w, self.slip = G.new_zeros(0, r), G.new_zeros(0, p), G.new_zeros(0)
+        B, _, r = G.shape
+        self.v, self.slip = G.new_zeros(0, r), G.new_zeros(0)
+        self.found: Projection | None = None
         self.best, self.where = G.new_zeros(B), cones.inside.clone()
 
     def orthants(self) -> tuple[Tensor, Tensor]:
@@ -110,7 +111,7 @@ class _Search:
         owner = torch.zeros_like(edge).scatter_(0, which, m)
         middle = v[owner, i[owner]] + v[owner, j[owner]]
         middle = middle / torch.linalg.vector_norm(middle, dim=1, keepdim=True)
-        corner = self._corners(gate[owner], middle) + which
+        corner = self._corners(gate[owner], middle, a[owner]) + which
         first, second = cells.clone(), cells.clone()
         first[m, i], second[m, j] = corner, corner
         return torch.cat([first, second])
@@ -118,14 +119,17 @@ class _Search:
     def bound(self, gate: Tensor, cells: Tensor, slack: Tensor) -> Tensor:
         """An upper bound (M,) of f on each cell; a corner's slip counts √r times, as Σ α_i ≤ √r where no two corners
         make an obtuse angle."""
-        largest = largest_in_cells(self.v[cells], self.w[cells])
+        assert self.found is not None
+        largest = largest_in_cells(self.v[cells], self.found.point[cells])
         return largest + cells.shape[1] ** 0.5 * self.slip[cells].amax(1) + slack[gate]
 
-    def _corners(self, gate: Tensor, v: Tensor) -> int:
-        """Projections at v (M, r); the index of the first.  They are tried as better points of their gates, too."""
+    def _corners(self, gate: Tensor, v: Tensor, near: Tensor | None = None) -> int:
+        """Projections at v (M, r), begun with the rows of corners ``near``; the index of the first.  They are tried
+        as better points of their gates, too."""
         G = self.G[gate]
         pull = torch.bmm(G, v[:, :, None]).squeeze(2)
-        found = project(self.cones.rows, self.cones.signs[gate], pull)
+        start = None if near is None or self.found is None else self.found.select(near)
+        found = project(self.cones.rows, self.cones.signs[gate], pull, start)
         length = torch.linalg.vector_norm(found.point, dim=1)
         u = found.point / length.clamp_min(1e-300)[:, None]
         value = torch.linalg.vector_norm(torch.bmm(G.mT, u[:, :, None]).squeeze(2), dim=1)
@@ -137,6 +141,7 @@ class _Search:
         eps = torch.finfo(G.dtype).eps
         slip = (pull.shape[1] + 4) * eps * (torch.linalg.vector_norm(pull, dim=1) + found.multipliers.sum(1))
         first = len(self.v)
-        self.v, self.w = torch.cat([self.v, v]), torch.cat([self.w, found.point])
+        self.v = torch.cat([self.v, v])
+        self.found = found if self.found is None else self.found.joined(found)
         self.slip = torch.cat([self.slip, slip])
         return first

@@ -55,6 +55,10 @@ class Projection:
     def select(self, which: Tensor) -> Projection:
         return Projection(*(part[which] for part in vars(self).values()))
 
+    def joined(self, other: Projection) -> Projection:
+        """Both, one after the other, of one width."""
+        return Projection(*(torch.cat(both) for both in zip(vars(self).values(), vars(other).values(), strict=True)))
+
 
 @dataclass
 class _Active:

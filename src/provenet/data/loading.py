@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provenet.data.table import ColumnError, Table, read_arrays, read_table
+from provenet.data.arrays import read_arrays
+from provenet.data.table import ColumnError, Table, read_table
 
 _MOST_CLASSES = 20  # a column with more distinct whole numbers than this is taken for a measurement
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +11,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provenet.data.arrays import read_array
+from provenet.files import check_regular
+from provenet.memory import check_fits
+
 FORMATS = (".csv", ".tsv", ".txt", ".parquet", ".npy", ".npz")
+_OF_TEXT = 12  # bytes in memory for each of a CSV file: cells are Python's strings until they are numbers
 _DELIMITERS = (",", "\t", ";")
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 
@@ -105,10 +109,10 @@ class Table:
 def read_table(path: str | Path, header: bool | None = None) -> Table:
     """The columns of a CSV (``header`` None: found out), Parquet or two-dimensional NPY file."""
     path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file.")
+    size = check_regular(path)
     suffix = path.suffix.lower()
     if suffix in (".csv", ".tsv", ".txt"):
+        check_fits(_OF_TEXT * size, f"{path}: reading it", "Store it as NPY or NPZ, which need a tenth.")
         table = _read_csv(path, header)
     elif suffix == ".parquet":
         table = _read_parquet(path)
@@ -119,29 +123,6 @@ def read_table(path: str | Path, header: bool | None = None) -> Table:
     if table.n_rows == 0:
         raise ValueError(f"{path}: it has no rows of data.")
     return table
-
-
-def read_array(path: Path) -> NDArray[Any]:
-    return _checked_load(path, lambda: np.load(path, allow_pickle=False))
-
-
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """All arrays of an NPZ file by name."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file.")
-
-    def load() -> dict[str, NDArray[Any]]:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-
-    return _checked_load(path, load)
-
-
-def _checked_load(path: Path, load: Any) -> Any:
-    try:
-        return load()
-    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
-        raise ValueError(f"{path}: it is not a readable {path.suffix[1:].upper()} file ({error}).") from None
 
 
 def _read_csv(path: Path, header: bool | None) -> Table:
@@ -197,6 +178,8 @@ def _read_parquet(path: Path) -> Table:
     except ImportError:
         raise ValueError(f"{path}: reading Parquet needs the package pyarrow: pip install 'provenet[data]'.") from None
     try:
+        about = parquet.read_metadata(path)
+        check_fits(about.num_rows * about.num_columns * 16, f"{path}: reading it", "Store fewer rows or columns.")
         table = parquet.read_table(path)
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: it is not a readable Parquet file ({error}).") from None

@@ -25,6 +25,7 @@ from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates import Certificate
 from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
+from provenet.estimators.budget import Budget
 from provenet.estimators.settings import OneBeta, Settings
 from provenet.formulation import Wanted, pose
 from provenet.gates.samplers import NEED_BETA
@@ -164,9 +165,9 @@ class ProvenEstimator(Settings, BaseEstimator):
         """Who hears of each look at the gap."""
         return self._watcher or (print_record if self.verbose >= from_verbose else None)
 
-    def _solve(self, problem: Problem, start: Factors | None = None) -> Solution:
+    def _solve(self, problem: Problem, start: Factors | None = None, seconds: float | None = None) -> Solution:
         callback = self._callback(from_verbose=1)
-        return solve(problem, self.solver, self.tol, self.max_steps, self.max_seconds, start, callback)
+        return solve(problem, self.solver, self.tol, self.max_steps, seconds, start, callback)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):
@@ -258,9 +259,11 @@ class SingleBeta(OneBeta):
     """Training at one ``beta``, from the last solution where ``warm_start`` asks for it and it fits."""
 
     def _train(self: Any, data: TrainingData) -> Solution:
-        problem = self._formulate(data, self.beta, self._seed())
+        budget = Budget(self.max_seconds)
+        with budget.within():
+            problem = self._formulate(data, self.beta, self._seed())
         last = getattr(self, "solution_", None) if self.warm_start else None
-        return self._solve(problem, None if last is None else carried_over(last, problem))
+        return self._solve(problem, None if last is None else carried_over(last, problem), budget.left())
 
 
 def carried_over(last: Solution, problem: Problem) -> Factors | None:

@@ -16,10 +16,11 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
 from provenet.estimators.base import TrainingData
+from provenet.estimators.budget import Budget
 from provenet.estimators.settings import ManyBetas
 from provenet.problem import Problem
 from provenet.solvers import Solution, Status
-from provenet.solvers.path import beta_grid, path
+from provenet.solvers.path import along, beta_grid
 
 
 class BetaSearch(ManyBetas):
@@ -35,15 +36,42 @@ class BetaSearch(ManyBetas):
     path_: list[Solution]
 
     def _train(self: Any, data: TrainingData) -> Solution:
-        seed = self._seed()
+        """The path on all the data first, then the folds: whenever time ends or Ctrl-C comes there are certified
+        networks to choose from, by the folds that are done."""
+        seed, budget = self._seed(), Budget(self.max_seconds)
         beta = None if isinstance(self.betas, Integral) else float(np.exp(np.log(self._listed()).mean()))
-        problem = self._formulate_for_path(data, seed, beta)
-        self.betas_ = np.array(self._grid(problem))
-        self.cv_scores_ = self._cross_validate(data, seed, beta)
-        best = _best(self.cv_scores_)
+        folds = list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
+        with budget.within():
+            problem = self._formulate_for_path(data, seed, beta)
+        grid = np.array(self._grid(problem))
+        self.path_, interrupted = self._follow(problem, grid, budget.left(len(folds) + 1))
+        if not self.path_:
+            raise KeyboardInterrupt
+        self.betas_ = grid[: len(self.path_)]
+        self.cv_scores_ = np.full((len(folds), len(self.betas_)), np.nan)
+        if not interrupted:
+            interrupted = self._cross_validate(data, folds, seed, beta, budget)
+        ended = interrupted or (self.max_seconds is not None and self._lacks(len(grid)))
+        best = _best(self.cv_scores_, cut_short=ended)
+        if ended:
+            self._tell_cut_short("by hand" if interrupted else "by max_seconds", len(grid))
         self.beta_ = float(self.betas_[best])
-        self.path_ = self._follow(problem, self.betas_[: best + 1])
-        return self.path_[-1]
+        return self.path_[best]
+
+    def _lacks(self: Any, asked: int) -> bool:
+        """Whether there are fewer β or scores than asked for."""
+        return len(self.path_) < asked or bool(np.isnan(self.cv_scores_).any())
+
+    def _tell_cut_short(self: Any, how: str, asked: int) -> None:
+        folds, betas = self.cv_scores_.shape
+        scored = int((~np.isnan(self.cv_scores_)).any(axis=1).sum())
+        chosen = "beta_ is the best by these" if scored else "beta_ is the smallest reached, not chosen by validation"
+        warnings.warn(
+            f"{type(self).__name__}: the search was ended {how}, with {scored} of {folds} folds and {betas} of {asked} "
+            f"values of beta; {chosen}.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
 
     def _grid(self, problem: Problem) -> list[float]:
         if isinstance(self.betas, Integral) and not isinstance(self.betas, bool):
@@ -57,44 +85,52 @@ class BetaSearch(ManyBetas):
             raise ValueError(f"betas: give a number of values, or a list of positive ones, got {self.betas!r}.")
         return betas
 
-    def _follow(self: Any, problem: Problem, betas: NDArray[np.float64]) -> list[Solution]:
+    def _follow(
+        self: Any, problem: Problem, betas: NDArray[np.float64], seconds: float | None
+    ) -> tuple[list[Solution], bool]:
+        """The solutions along ``betas`` until Ctrl-C or the end of the time; whether it was Ctrl-C."""
         callback = self._callback(from_verbose=2)
-        progress = _print_solution if self.verbose else None
-        solutions = path(
-            problem,
-            betas.tolist(),
-            self.solver,
-            self.tol,
-            max_steps=self.max_steps,
-            max_seconds=self.max_seconds,
-            callback=callback,
-            progress=progress,
-        )
-        if solutions[-1].status is Status.INTERRUPTED:
-            raise KeyboardInterrupt(f"{type(self).__name__}: interrupted during its search for beta.")
-        return solutions
+        limits = {"max_steps": self.max_steps, "max_seconds": seconds}
+        solutions: list[Solution] = []
+        try:
+            for solution in along(problem, betas.tolist(), self.solver, self.tol, **limits, callback=callback):
+                solutions.append(solution)
+                if self.verbose:
+                    _print_solution(solution)
+        except KeyboardInterrupt:
+            return solutions, True
+        return solutions, solutions[-1].status is Status.INTERRUPTED
 
-    def _cross_validate(self: Any, data: TrainingData, seed: int, beta: float | None) -> NDArray[np.float64]:
-        """Scores (folds, betas) on the samples each fold leaves out."""
-        folds = list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
+    def _cross_validate(
+        self: Any, data: TrainingData, folds: list[Any], seed: int, beta: float | None, budget: Budget
+    ) -> bool:
+        """Fills ``cv_scores_`` (folds, betas) on the samples each fold leaves out; whether Ctrl-C ended it."""
         scorer = check_scoring(self, self.scoring)
-        scores = np.full((len(folds), len(self.betas_)), np.nan)
         short = 0
-        for row, (train, test) in zip(scores, folds, strict=True):
+        for k, (train, test) in enumerate(folds):
+            if budget.over and k > 0:
+                break
             model, share = copy.copy(self), _share(data, train)  # a fold has a whitening of its own
             # and gates of its own: those that look at targets must not see the ones they are judged by
-            problem = model._formulate_for_path(data.rows(train), seed, None if beta is None else beta * share)
-            solutions = model._follow(problem, self.betas_ * share)
-            short += sum(s.status is not Status.SOLVED for s in solutions)
-            row[:] = [model._score(scorer, solution, data, test) for solution in solutions]
+            try:
+                with budget.within():
+                    problem = model._formulate_for_path(data.rows(train), seed, None if beta is None else beta * share)
+                solutions, interrupted = model._follow(problem, self.betas_ * share, budget.left(len(folds) - k))
+            except KeyboardInterrupt:
+                return True
+            done = [s for s in solutions if s.status is not Status.INTERRUPTED]
+            short += sum(s.status is not Status.SOLVED for s in done)
+            self.cv_scores_[k, : len(done)] = [model._score(scorer, solution, data, test) for solution in done]
+            if interrupted:
+                return True
         if short:
             warnings.warn(
-                f"{type(self).__name__}: {short} of {scores.size} fits in the folds stopped above tol={self.tol:g}; "
-                "their scores are of networks that are not proven to that tolerance.",
+                f"{type(self).__name__}: {short} of {self.cv_scores_.size} fits in the folds stopped above "
+                f"tol={self.tol:g}; their scores are of networks that are not proven to that tolerance.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=5,
             )
-        return scores
+        return False
 
     def _score(self: Any, scorer: Any, solution: Solution, data: TrainingData, test: Any) -> float:
         model = copy.copy(self)
@@ -131,12 +167,22 @@ def _share(data: TrainingData, rows: Any) -> float:
     return float(weight[rows].sum() / weight.sum())
 
 
-def _best(scores: NDArray[np.float64]) -> int:
-    """The β of the best mean; folds without a score (no weight, one sample for R²) do not count."""
-    scored = ~np.isnan(scores).any(axis=1)
-    if not scored.any():
+def _best(scores: NDArray[np.float64], cut_short: bool = False) -> int:
+    """The β of the best mean; folds without a score (no weight, one sample for R²) do not count.
+
+    Of a search that was ``cut_short`` without a whole fold, the best of those β that most folds reached; without any
+    score the last."""
+    scored = ~np.isnan(scores)
+    whole = scored.all(axis=1)
+    if whole.any():
+        return int(np.argmax(scores[whole].mean(axis=0)))
+    if not cut_short:
         raise ValueError("scoring: no fold has a score that is a number at every beta; choose another scoring or cv.")
-    return int(np.argmax(scores[scored].mean(axis=0)))
+    most = scored.sum(axis=0).max()
+    if most == 0:
+        return scores.shape[1] - 1
+    reached = np.flatnonzero(scored.sum(axis=0) == most)
+    return int(reached[np.argmax(np.nanmean(scores[:, reached], axis=0))])
 
 
 def _print_solution(solution: Solution) -> None:

@@ -59,7 +59,9 @@ class Settings:
     solver: str | Any = setting("auto", "as in `provenet.solve`")
     tol: float = setting(1e-4, "the relative gap to be certified")
     max_steps: int | None = setting(None, "as in `provenet.solve`")
-    max_seconds: float | None = setting(None, "as in `provenet.solve`")
+    max_seconds: float | None = setting(
+        None, "a limit of the whole fit, with its gates and folds; the certificate may take a second or a tenth more"
+    )
     verbose: int = setting(0, "1 prints each look at the gap, and how long gates took")
     random_state: Any = setting(0, "for the gates that are sampled")
     whiten: bool = setting(

@@ -63,7 +63,7 @@ def _pairs(rows: Seen, targets: Tensor, count: int, generator: np.random.Generat
     """Rows (m, p), and for each the steepest of some others: the one farthest in target for its distance.
 
     For classes that is the nearest row of another class, among so many drawn by chance.  Of partners drawn among 1, 16
-    and 1,000, a network of 100 such gates predicts 91, 93 and 95 % of energy-y1, 76, 77 and 78 % of statlog-vehicle,
+    and 1,000, a network of 100 such gates predicts 90, 94 and 95 % of energy-y1, 76, 77 and 78 % of statlog-vehicle,
     50, 48 and 51 % of contrac (mean of three β): the nearer, the better.
     """
     choices = max(1, min(_CANDIDATES, _NUMBERS // (count * rows.p)))

@@ -43,13 +43,15 @@ def root(function: Callable[[Tensor], tuple[Tensor, Tensor]], low: Tensor, high:
     """Where each of some increasing functions of one number is zero: Newton, or halves of what is left between the
     bounds (c,).  ``function`` gives values and slopes, both (c,)."""
     at = torch.minimum(torch.maximum(start, low), high)
+    hair = 1e-16 * (high - low)
     for _ in range(_STEPS):
         value, slope = function(at)
         low, high = torch.where(value < 0, at, low), torch.where(value > 0, at, high)
         newton = at - value / slope
+        settled = (value == 0) | ((newton - at).abs() <= hair + 2e-16 * at.abs())
         inside = (newton > low) & (newton < high)
-        ahead = torch.where(value == 0, at, torch.where(inside, newton, low + (high - low) / 2))
-        settled = (ahead - at).abs() <= 2e-16 * at.abs()
+        ahead = torch.where(settled, at, torch.where(inside, newton, low + (high - low) / 2))
+        settled |= (ahead - at).abs() <= hair + 2e-16 * at.abs()
         at = ahead
         if bool(settled.all()):
             break

@@ -95,7 +95,7 @@ def _root(data: _Data, start: Array) -> Array:
 
 
 def _descended(data: _Data, start: Array) -> Array:
-    """Newton's steps, shortened until the loss falls, or Osborne's."""
+    """Newton's steps, shortened until the loss falls, Osborne's, or proportional ones, which always descend."""
     at = _At.of(data, start)
     for _ in range(_STEPS):
         newton, least = at.newton(data), 1e-15 * (1 + float(np.abs(at.b).max()))
@@ -103,7 +103,8 @@ def _descended(data: _Data, start: Array) -> Array:
         halvings = min(math.ceil(math.log2(size) - math.log2(least)), _HALVINGS)
         shortened = (newton * 0.5**k for k in range(halvings))
         balanced = (at.osborne(data) for _ in range(at.size > 1e-14))
-        for step in chain(balanced, shortened) if at.size > _CLOSE else chain(shortened, balanced):
+        fitted = (at.proportional(data) for _ in range(at.size > 1e-14))
+        for step in chain(balanced, fitted, shortened) if at.size > _CLOSE else chain(shortened, balanced, fitted):
             ahead = _At.of(data, at.b + step)
             if ahead.better_than(at):
                 at = ahead
@@ -150,6 +151,11 @@ class _At(NamedTuple):
         np.fill_diagonal(hessian, -hessian.sum(1))  # rows sum to zero, without cancellation
         step = _solved(hessian, -self.slope)
         return step if np.isfinite(step).all() else np.zeros_like(self.b)
+
+    def proportional(self, data: _Data) -> Array:
+        """Each class by the ratio of what it should get to what it gets (iterative proportional fitting)."""
+        share = np.maximum((data.w * self.p).sum(0), 1e-300)
+        return np.asarray(np.log((data.w * data.y).sum(0) / share))
 
     def osborne(self, data: _Data) -> Array:
         """Where predictions are far apart flows between classes are F_ac e^{b_c − b_a}: the b at which as much enters

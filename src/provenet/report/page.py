@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from provenet.files import write_atomically
@@ -45,9 +46,18 @@ def report(
         "classes": getattr(estimator, "classes_", None),
         "feature_names": getattr(estimator, "feature_names_in_", None),
         "path": path,
-        "scores": None if path is None else estimator.cv_scores_.mean(axis=0)[: len(path)],
+        "scores": None if path is None else _mean_scores(estimator.cv_scores_),
     }
     return write_report(target, **(own | {"X": X, "y": y, "mask": mask} | content))
+
+
+def _mean_scores(scores: np.ndarray) -> np.ndarray | None:
+    """Of each β, by the folds that scored it; None where none did."""
+    there = ~np.isnan(scores)
+    if not there.any():
+        return None
+    sums = np.where(there, scores, 0.0).sum(axis=0)
+    return np.divide(sums, there.sum(axis=0), out=np.full(len(sums), np.nan), where=there.any(axis=0))
 
 
 def render_report(

@@ -64,8 +64,8 @@ class ConeBM(Method[ConeBMState]):
     seed: int = 0
     escape: bool = True
     atoms: int = 256
-    descents: int = 4
-    rounds: int = 4
+    descents: int = 2
+    rounds: int = 6
     newton: NewtonSettings = field(default_factory=NewtonSettings)
 
     name, family = "cone_bm", "bm"
