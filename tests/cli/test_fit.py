@@ -36,7 +36,7 @@ def test_json_is_all_there_is_on_stdout(run, flowers):
     assert told["task"] == "classification"
     assert told["certificate"]["status"] == "certified"
     assert told["certificate"] == load("model").certificate_.to_dict()
-    assert told["beta"] == pytest.approx(0.01 * told["beta_max"])
+    assert told["beta"] == pytest.approx(0.02 * told["beta_max"])
     assert told["report"] is None
 
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "predictions.",
     "layerwise": "Train a deep network stage by stage, each a two-layer block with a certificate of its own; it can be "
     "resumed.",
+    "bench": "Compare with scikit-learn's usual estimators; write results.jsonl, tables.md and a picture.",
 }
 
 

@@ -36,7 +36,7 @@ def fit(
         Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the model and the report.")
     ] = Path("model"),
     task: o.TaskOption = "auto",
-    beta: o.BetaOption = "0.01max",  # type: ignore[assignment]  # typer parses it
+    beta: o.BetaOption = "0.02max",  # type: ignore[assignment]  # typer parses it
     cv: Annotated[int | None, typer.Option(min=2, help="Choose beta by cross-validation with so many folds.")] = None,
     betas: Annotated[int, typer.Option(min=2, help="With --cv: how many values of beta to try.")] = 20,
     delta: o.Delta = 1.0,
@@ -85,7 +85,7 @@ def fit(
             param_hint="--whiten",
         )
     if cv is None:
-        estimator.set_params(beta=fitting.beta(beta))
+        estimator.set_params(beta=beta.said)
     name = "fitting" if cv is None else "choosing beta"
     arrays = dataset.X, fitting.y, dataset.weight
     train(estimator, *arrays, quiet=json, name=name, mask=dataset.mask, spent=time.perf_counter() - began)

@@ -15,9 +15,10 @@ from provenet import estimators
 from provenet.blocks import Block
 from provenet.cli.blocks import check_fits, check_mask
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver
-from provenet.cli.options import Beta, refuse_if_given
+from provenet.cli.options import refuse_if_given
 from provenet.data.loading import Dataset, guess_task
 from provenet.estimators.base import ProvenEstimator
+from provenet.estimators.beta import USUAL
 from provenet.gauges.prox.mixed import Penalty, gauge_of
 from provenet.problem import Problem
 from provenet.statement import check_penalty
@@ -37,11 +38,7 @@ class Fitting:
     def problem(self) -> Problem:
         """The problem the estimator would solve, for any beta."""
         data = self.estimator._read(self.data.X, self.y, self.data.weight, self.data.mask)
-        return self.estimator._formulate_for_path(data, self.estimator._seed())
-
-    def beta(self, asked: Beta) -> float:
-        """Where β_max is zero the zero network is optimal at every β, and any will do."""
-        return asked.value * (self.problem().beta_max or 1.0) if asked.relative else asked.value
+        return self.estimator._formulate(data, USUAL, self.estimator._seed())
 
     @property
     def feature_names(self) -> list[str] | None:

@@ -80,6 +80,10 @@ class PooledOperator(BatchedOperator):
     def held_bytes(self) -> int:
         return super().held_bytes + (self._feature_bytes if self._worth_keeping else 0)
 
+    @property
+    def neuron_work(self) -> float:
+        return self._work_on_features if self._worth_keeping else super().neuron_work
+
     def stack_numbers(self) -> int:
         return self._feature_numbers + self.outputs
 
@@ -121,8 +125,11 @@ class PooledOperator(BatchedOperator):
         pooled = self.pooled(rows, factors).transpose(0, 1)  # (N, b, a)
         return torch.bmm(pooled, right if self.cells_first else right.transpose(1, 2))
 
-    def along_axes(self) -> Axes | None:
-        return None if self.kept is None else self.kept.along_axes()
+    def principal_axes(self) -> Axes | None:
+        return None if self.kept is None else self.kept.principal_axes()
+
+    def turned(self, basis: Tensor) -> Operator:
+        return super().turned(basis) if self.kept is None else self.kept.turned(basis)
 
     def jacobian(self, factors: Factors) -> Tensor:
         return super().jacobian(factors) if self.kept is None else self.kept.jacobian(factors)
