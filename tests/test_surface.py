@@ -6,7 +6,7 @@ import subprocess
 import sys
 import warnings
 from importlib import import_module
-from inspect import getdoc
+from inspect import getdoc, signature
 
 import numpy as np
 import pytest
@@ -100,3 +100,12 @@ def test_a_gap_of_rounding_is_zero_and_one_beyond_is_seen():
     assert ("relative gap", "0") in certificate.rows()
     wrong = pn.Certificate(1.0, 1.1, 1.0, 1.0, "linear", "exact", 1e-4)
     assert ("gap", "-1.000e-01") in wrong.rows()
+
+
+def test_every_parameter_is_documented_and_the_papers_letters_are_explained():
+    for function in (pn.formulate, pn.solve):
+        doc = getdoc(function) or ""
+        missing = [name for name in signature(function).parameters if f"\n{name} : " not in doc]
+        assert not missing, f"{function.__name__}: {missing}"
+    for letters in ("BM ", "CP ", "AT "):
+        assert f"\n{letters}" in (pn.__doc__ or "")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import json
 import sys
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import provenet as pn
+from provenet.cli import app
 from provenet.io import load
 
 FAST = ("--gates", 20, "--no-report")
@@ -271,3 +274,12 @@ def test_rows_kept_from_training_give_a_test_score(run, flowers):
     spoken = run("fit", flowers, "-t", "kind", "--holdout", 0.25, *FAST).out
     assert "training accuracy" in spoken
     assert "on 15 rows kept from training, test accuracy" in spoken
+
+
+def test_data_from_standard_input(flowers, tmp_path):
+    arguments = ["fit", "-", "-t", "kind", "--gates", "20", "--no-report", "--json"]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "m")], input=flowers.read_text())
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["samples"] == [60, 3]
+    missing = CliRunner().invoke(app, ["fit", "nowhere.csv", "-t", "kind"])
+    assert missing.exit_code == 2
