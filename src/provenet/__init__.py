@@ -1,5 +1,11 @@
 """provenet: blocks of neural networks trained to a proven optimum.
 
+Docstrings cite three papers of Sahiner, Ergen, Pauly, Pilanci and others by letters:
+
+BM    Scaling convex neural networks with Burer–Monteiro factorization, ICLR 2024
+CP    Vector-output ReLU neural network problems are copositive programs, ICLR 2021
+AT    Unraveling attention via convex duality, ICML 2022
+
 Names are imported when they are first asked for, so that ``import provenet`` and ``provenet --version`` are quick.
 """
 

@@ -100,7 +100,7 @@ class Units(NamedTuple):
         return normalised
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Problem:
     """A statement on data X, Y (in ``loss``), in the data's own units; ``program`` is the same in normalised ``units``.
 
@@ -116,6 +116,14 @@ class Problem:
     program: Program
     units: Units
     growth: int | None = None
+
+    def __repr__(self) -> str:
+        shapes = [" × ".join(map(str, part.shape)) for part in (self.X, self.loss.target)]
+        gates = "" if self.gate_vectors is None else f", {len(self.patterns)} gates"
+        return (
+            f"Problem({self.block.name!r} on X {shapes[0]}, Y {shapes[1]}: {self.activation}{gates}, "
+            f"loss {self.loss.name!r}, beta {self.beta:g})"
+        )
 
     @property
     def block(self) -> Block:

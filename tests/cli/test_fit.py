@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import csv
+import json
 import sys
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import provenet as pn
+from provenet.cli import app
 from provenet.io import load
 
 FAST = ("--gates", 20, "--no-report")
@@ -234,3 +237,49 @@ def test_gates_by_name(run, flowers):
         assert (answer.json["gates"]["found"], answer.json["gates"]["count"]) == (name, 12)
         assert answer.json["gates"]["seconds"] > 0
     assert run(*arguments, "--gates", 12, "--n-gates", 12).code == 2
+
+
+def test_what_was_read_is_told_and_a_first_row_is_not_lost(run, tmp_path):
+    rows = [f"{k % 7},{k % 5},{'ab'[k % 2]}" for k in range(40)]
+    (tmp_path / "nohead.csv").write_text("\n".join(rows) + "\n")
+    answer = run("fit", "nohead.csv", "-t", -1, *FAST)
+    assert "nohead.csv: 40 rows (lines 1 to 40, without names), 2 features ('0', '1'), target '2'" in answer.out
+    assert run("fit", "nohead.csv", "-t", -1, *FAST, "--json").json["samples"] == [40, 2]
+
+
+def test_columns_of_other_sizes_are_told_of(run, tmp_path):
+    rows = [f"{1e5 + k % 7},{1e-3 * (k % 5)},{k % 3}" for k in range(40)]
+    (tmp_path / "incomes.csv").write_text("income,rate,y\n" + "\n".join(rows) + "\n")
+    answer = run("fit", "incomes.csv", "-t", "y", *FAST)
+    assert "column 'income' goes up to 1e+05, 'rate' to 0.004" in answer.err
+
+
+def test_a_sheet_is_not_written_as_csv(run, model, flowers):
+    answer = run("predict", model, flowers, "--out", "kinds.xlsx")
+    assert answer.code == 2
+    assert ".xlsx is not written" in answer.err
+
+
+def test_rows_kept_from_training_give_a_test_score(run, flowers):
+    answer = run("fit", flowers, "-t", "kind", "--holdout", 0.25, "--gates", 20, "--json")
+    told = answer.json
+    assert told["samples"] == [45, 3]
+    assert told["test_score"]["name"] == "accuracy"
+    assert 0 <= told["test_score"]["value"] <= 1
+    with open(told["report"], encoding="utf-8") as page:
+        assert "Test accuracy" in page.read()
+    certified = run("certify", "model", flowers, "--json").json  # the same rows are found again
+    assert certified["holds"]
+    assert certified["data_differences"] == []
+    spoken = run("fit", flowers, "-t", "kind", "--holdout", 0.25, *FAST).out
+    assert "training accuracy" in spoken
+    assert "on 15 rows kept from training, test accuracy" in spoken
+
+
+def test_data_from_standard_input(flowers, tmp_path):
+    arguments = ["fit", "-", "-t", "kind", "--gates", "20", "--no-report", "--json"]
+    result = CliRunner().invoke(app, [*arguments, "--out", str(tmp_path / "m")], input=flowers.read_text())
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["samples"] == [60, 3]
+    missing = CliRunner().invoke(app, ["fit", "nowhere.csv", "-t", "kind"])
+    assert missing.exit_code == 2

@@ -108,6 +108,9 @@ def _certify_folder(folder: Path, data: Path, tol: float | None, header: bool | 
     source = source_of(model, estimator, data)
     task = str(model.source.get("task", "auto"))
     dataset = load_for(model, data, source, with_targets=True, task=task, header=header)
+    split = model.source.get("holdout")
+    if isinstance(split, dict):  # the rows that the model was trained on
+        dataset, _ = dataset.split(float(split["share"]), int(split["seed"]))
     arrays = dataset.X, dataset.y, dataset.weight, dataset.mask
     problem = model.problem(*arrays) if estimator is None else problem_of(estimator, *arrays)
     asked, theta = model.certificate.tol if tol is None else tol, model.certificate.theta

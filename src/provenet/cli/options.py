@@ -80,6 +80,12 @@ def parse_norms(text: str) -> Norms:
     return Norms((known[names[0]], known[names[1]]))
 
 
+def known_file(path: Path) -> Path:
+    if str(path) != "-" and not path.exists():
+        raise typer.BadParameter(f"file {str(path)!r} does not exist.")
+    return path
+
+
 def known_loss(value: str | None) -> str | None:
     if value is not None and value not in LOSSES:
         raise typer.BadParameter(f"{value!r} is unknown; choose one of {', '.join(LOSSES)}.")
@@ -92,7 +98,10 @@ def known_solver(value: str) -> str:
     return value
 
 
-DataFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV, Parquet, NPY or NPZ file.")]
+DataFile = Annotated[
+    Path,
+    typer.Argument(callback=known_file, dir_okay=False, help="CSV, Parquet, NPY or NPZ file; - reads CSV from stdin."),
+]
 ModelFolder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="A model folder, as fit writes it.")]
 Targets = Annotated[
     list[str],

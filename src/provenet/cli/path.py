@@ -78,6 +78,7 @@ def path(
             solution=solutions[-1],
             classes=getattr(fitting.estimator, "classes_", None),
             feature_names=fitting.feature_names,
+            source=fitting.named,
             path=spread(solutions, _MOST_SHOWN),
         )
     except OSError as error:
@@ -111,7 +112,7 @@ def _row(solution: Solution) -> dict[str, Any]:
         "beta_over_beta_max": solution.problem.beta / beta_max if beta_max > 0 else None,
         "primal": certificate.primal,
         "dual": certificate.dual,
-        "relative_gap": certificate.relative_gap,
+        "relative_gap": max(certificate.relative_gap, 0.0),
         "status": solution.status.value,
         "steps": solution.steps,
         "seconds": round(solution.seconds, 6),

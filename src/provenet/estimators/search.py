@@ -93,6 +93,8 @@ class BetaSearch(ManyBetas):
         self.path_, interrupted = self._follow(problem, grid, budget.left(len(folds) + 1))
         if not self.path_:
             raise KeyboardInterrupt
+        if len(self.path_) > 1 and self.path_[-1].status in (Status.INTERRUPTED, Status.TIME_LIMIT):
+            self.path_.pop()  # cut short, and there are others that were finished
         self.betas_ = grid[: len(self.path_)]
         self.cv_scores_ = np.full((len(folds), len(self.betas_)), np.nan)
         if not interrupted:

@@ -40,21 +40,54 @@ def formulate(
 ) -> Problem:
     """The convex program of a block on data.
 
-    X: samples (n, d), tokens (n, s, d) or images (n, channels, …), by block.  Y: targets (n, c) or (n,); one-hot or
-    integer labels for ``"softmax"``, zeros and ones for ``"logistic"``; (n, s, c) with ``readout="tokens"``.
-    ``gates``: "gaussian", "between" (halfway between rows of different targets) or "trained" (the units of a ReLU
-    network trained for a moment), ``n_gates`` of them; "grow", some Gaussian ones to which `solve` adds the ones that
-    pull hardest, up to ``n_gates``; a number of Gaussian ones; gate vectors (P, p) of your own; or a
-    network, whose units they are.  A block with groups has so many in each group, and vectors in all, or each in the
-    group that ``gate_group`` (P,) names.  For ReLU gates are arrangements, and "all" enumerates them; of whitened X, or
-    rows orthogonal to one another, one open gate is all that is needed (CP §3.3).
-    ``mask`` (n, s), for attention: which tokens are there.  Every loss is a sum over samples, each times its
-    ``sample_weight``; samples of weight zero are left out.
-    ``penalty`` (C, R), for MLPs: the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), where u_j and v_j are
-    the first and the second layer of neuron j (BM Lemma 3.1); (2, 2) is weight decay.  ReLU has (2, 2) and (2, 1).
-    ``fit_intercept="free"``: outputs get a bias (c,) that costs nothing, shared by all samples and tokens, and the
-    certificate speaks of networks with any such bias.  True and False, and the MLP's part in "free", are for
-    ``block="mlp"`` by name: a column of ones for X, whose weights are penalised, so that hidden units have biases.
+    Parameters
+    ----------
+    block : str or Block
+        A name, or a block with settings of its own.
+    X : array
+        Samples (n, d), tokens (n, s, d) or images (n, channels, …), by block.
+    Y : array
+        Targets (n, c) or (n,); one-hot or integer labels for ``"softmax"``, zeros and ones for ``"logistic"``;
+        (n, s, c) with ``readout="tokens"``.
+    activation : str, default "gated_relu"
+        "gated_relu", "relu" or "linear".
+    gates : str, int, array or network, default 100
+        "gaussian", "between" (halfway between rows of different targets) or "trained" (the units of a ReLU network
+        trained for a moment), ``n_gates`` of them; "grow", some Gaussian ones to which `solve` adds the ones that pull
+        hardest, up to ``n_gates``; a number of Gaussian ones; gate vectors (P, p) of your own; or a network, whose
+        units they are.  A block with groups has so many in each group.  For ReLU gates are arrangements, and "all"
+        enumerates them; of whitened X, or rows orthogonal to one another, one open gate is all that is needed
+        (CP §3.3).
+    loss : str or Loss class, default "squared"
+        "squared", "softmax", "logistic" or "huber".  Every loss is a sum over samples.
+    beta : float, default 1e-3
+        Multiplies the penalty.
+    readout : str, default "mean"
+        Over tokens; or "tokens", an output for each.
+    seed : int, default 0
+        Of gates that are sampled.
+    sample_weight : array (n,), optional
+        Multiplies each sample's loss; samples of weight zero are left out.
+    loss_settings : dict, optional
+        ``{"delta": 1.0}`` for "huber".
+    mask : array (n, s), optional
+        For attention: which tokens are there.
+    gate_group : array (P,), optional
+        The group of each gate vector, for a block with groups; without it every group has them all.
+    penalty : pair of norms, default (2, 2)
+        For MLPs: (C, R), each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), where u_j and v_j are the first and the
+        second layer of neuron j (BM Lemma 3.1); (2, 2) is weight decay.  ReLU has (2, 2) and (2, 1).
+    n_gates : int, default 100
+        How many, where ``gates`` is a name.
+    fit_intercept : bool or "free", optional
+        "free": outputs get a bias (c,) that costs nothing, shared by all samples and tokens, and the certificate speaks
+        of networks with any such bias.  True and False, and the MLP's part in "free", are for ``block="mlp"`` by name:
+        a column of ones for X, whose weights are penalised, so that hidden units have biases.
+
+    Returns
+    -------
+    Problem
+        With ``beta_max``, ``gate_vectors`` and ``patterns``; for `provenet.solve` and `provenet.certify`.
     """
     if isinstance(block, Block) and isinstance(fit_intercept, bool):
         raise ValueError(f"fit_intercept: the block, {block!r}, says so itself; give it True or False, or 'free' here.")

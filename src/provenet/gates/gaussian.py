@@ -35,5 +35,5 @@ def fill(pool: Pool, generator: np.random.Generator) -> None:
             return
         draw = torch.from_numpy(generator.standard_normal((pool.count, p)))
         pool.add(draw)
-    if not len(pool):  # every draw missed all rows: the opposite of any of them opens at every row
-        pool.add(-draw[:1])
+    if not len(pool):  # every draw missed all rows, or grazed one: the opposite of those that missed opens at every row
+        pool.force(-draw[:1])

@@ -35,8 +35,15 @@ class Pool:
         if len(vectors) == 0 or self.missing == 0:
             return []
         patterns, torn = self.rows.patterns(vectors)
+        return self._keep(vectors, patterns, torch.nonzero(~torn & patterns.any(1)).flatten().tolist())
+
+    def force(self, vectors: Tensor) -> None:
+        """Whatever their patterns: where rounding decides all of them, any will do."""
+        self._keep(vectors, self.rows.patterns(vectors)[0], list(range(len(vectors))))
+
+    def _keep(self, vectors: Tensor, patterns: Tensor, candidates: list[int]) -> list[int]:
         taken: list[int] = []
-        for k in torch.nonzero(~torn & patterns.any(1)).flatten().tolist():
+        for k in candidates:
             key = pattern_key(patterns[k])
             if key not in self._known and self.missing:
                 self._known.add(key)

@@ -13,7 +13,7 @@ import numpy as np
 from provenet.problem import Problem
 from provenet.solvers.loop import Callback, Method
 from provenet.solvers.solution import Solution
-from provenet.solvers.solve import solve
+from provenet.solvers.solve import solve_quietly
 from provenet.solvers.status import Status
 
 _SHORTEST = 1e-3  # seconds: at least one solution is looked for
@@ -69,7 +69,7 @@ def along(
             return
         limit = None if left is None else max(left, _SHORTEST)
         at, start = (problem, None) if last is None else (last.problem, last.factors)  # it may have grown
-        last = solve(at.with_beta(beta), method, tol, max_steps, limit, start, callback)
+        last = solve_quietly(at.with_beta(beta), method, tol, max_steps, limit, start, callback)
         yield last
         if last.status is Status.INTERRUPTED:
             return

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from provenet.space import Placed, Space
 from provenet.variable import Factors, Stack
@@ -47,6 +48,10 @@ class Operator(Placed, ABC):
     @property
     def dtype(self) -> torch.dtype:
         return self.space.dtype
+
+    def once(self) -> Self:
+        """The same for a single product: nothing is prepared that would pay only later."""
+        return self
 
     @abstractmethod
     def forward(self, stack: Stack) -> Tensor:

@@ -35,6 +35,11 @@ class PooledOperator(BatchedOperator):
     cells_first: bool = True
     outputs: int
 
+    _keeps = True
+
+    def once(self) -> Self:
+        return self._with(_keeps=False)
+
     @abstractmethod
     def features(self, rows: slice) -> Tensor:
         """F of some samples, (b, P, a, p)."""
@@ -59,7 +64,7 @@ class PooledOperator(BatchedOperator):
     @cached_property
     def _worth_keeping(self) -> bool:
         needed = self._feature_bytes
-        if needed > batches.MOST_KEPT:
+        if not self._keeps or needed > batches.MOST_KEPT:
             return False
         return needed <= batches.KEPT or memory.fits(needed, _KEEP_SHARE)
 
@@ -98,7 +103,12 @@ class PooledOperator(BatchedOperator):
         return super().forward(stack) if self.kept is None else self.kept.forward(stack)
 
     def adjoint(self, residual: Tensor) -> Stack:
-        return super().adjoint(residual) if self.kept is None else self.kept.adjoint(residual)
+        if self.kept is not None:
+            return self.kept.adjoint(residual)
+        total = self.new_stack()
+        for rows in batches.slices(self.n, self._feature_numbers, batches.BLOCK, self.dtype.itemsize):
+            total += self._on(self.features(rows)).adjoint(residual[rows])
+        return total
 
     def forward_factors(self, factors: Factors) -> Tensor:
         return super().forward_factors(factors) if self.kept is None else self.kept.forward_factors(factors)
