@@ -40,6 +40,7 @@ _FAR = 5e-3  # a round that lowers the objective by more than this part of it is
 _SLACK = 1e-12  # a polar this close to β is no violation
 _CHUNK = 64  # gates searched at a time,
 _SEARCH_SHARE = 0.3  # in this part of the time left
+_HARD = 0.5  # of β: pulls this far beyond it are far from the end
 _SAME = 1e-8  # 1 − cos of the angle between two vectors that are one
 _SMALL = 1e-3  # of a neuron's usual size: what new ones begin with
 
@@ -159,18 +160,23 @@ class Violating(NamedTuple):
 def escape(program: Program[ConeGauge], at: Place, most: int, seen: Tensor | None = None) -> Place | None:
     """``at`` with up to ``most`` neurons more, and a smaller objective; None where no gate offers one.
 
-    The neurons that glances find, from within the cones and from where the last look has ``seen`` some (P, p); a
-    thorough search where they find none."""
+    The neurons that glances find, from within the cones and from where the last look has ``seen`` some (P, p); those
+    of a thorough search where they are none that help, or where that is exact and none pull hard."""
     slope = program.operator.adjoint(program.loss.gradient(at.prediction))
     found = violating(program, slope, most, lambda _, region, some: glance(region, some).u)
+    cheap = program.gauge.region.exact(program.operator.q)
     if seen is not None:
         known = seen
         again = violating(program, slope, most, lambda gates, region, some: glance(region, some, known[gates]).u)
         found = _joined(again, found)
-    if found is None:
-        found = violating(program, slope, most, lambda _, region, some: region.peaks(some, above=program.beta))
-    there = None if found is None else _with_atoms(program, at, found)
-    return there if there is not None and there.value < at.value else None
+    if found is not None and not (cheap and float(found.excess.max()) < _HARD * program.beta):
+        there = _with_atoms(program, at, found)
+        if there.value < at.value:
+            return there
+    peaks = violating(program, slope, most, lambda _, region, some: region.peaks(some, above=program.beta))
+    found = _joined(peaks, found)
+    there = at if found is None else _with_atoms(program, at, found)
+    return there if there.value < at.value else None
 
 
 def _joined(some: Violating | None, more: Violating | None) -> Violating | None:
