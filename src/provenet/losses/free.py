@@ -104,7 +104,8 @@ class Free(Loss):
         return self._balanced(self.gradient(prediction))
 
     def admissible(self, dual: Tensor) -> Tensor:
-        return dual if is_balanced(self._rows(dual)) else self._balanced(self._plain.admissible(dual))
+        inside = self._plain.admissible(dual)
+        return dual if torch.equal(inside, dual) and is_balanced(self._rows(dual)) else self._balanced(inside)
 
     def _balanced(self, dual: Tensor) -> Tensor:
         rows = self._flat.balanced(self._rows(dual))
