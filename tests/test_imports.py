@@ -25,6 +25,7 @@ FLOORS = (
     {"layerwise"},
     {"io"},
     {"report"},
+    {"bench"},
     {"cli"},
     {"testing"},
 )

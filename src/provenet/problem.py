@@ -47,8 +47,9 @@ class Program(Placed, Generic[G_co]):
 
     @cached_property
     def beta_max(self) -> float:
-        """max_k γ°(−A_k*∇L(0)): from here on Z = 0 is optimal."""
-        return float(self.polar(-self.loss.gradient(torch.zeros_like(self.loss.target))).upper.max())
+        """max_k γ°(−A_k*∇L(0)), or somewhat more (`Gauge.relaxed`): from here on Z = 0 is optimal."""
+        pull = -self.loss.gradient(torch.zeros_like(self.loss.target))
+        return float(polar_bounds(self.operator, self.gauge.relaxed(self.operator.q), pull).upper.max())
 
     def polar(self, theta: Tensor, final: bool = False) -> Bounds:
         """γ°(A_k*Θ) of every gate, bounded from both sides; what rounding in A* can hide is not yet in it.
@@ -95,7 +96,7 @@ class Units(NamedTuple):
         return normalised
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Problem:
     """A statement on data X, Y (in ``loss``), in the data's own units; ``program`` is the same in normalised ``units``.
 
@@ -111,6 +112,14 @@ class Problem:
     program: Program
     units: Units
     growth: int | None = None
+
+    def __repr__(self) -> str:
+        shapes = [" × ".join(map(str, part.shape)) for part in (self.X, self.loss.target)]
+        gates = "" if self.gate_vectors is None else f", {len(self.patterns)} gates"
+        return (
+            f"Problem({self.block.name!r} on X {shapes[0]}, Y {shapes[1]}: {self.activation}{gates}, "
+            f"loss {self.loss.name!r}, beta {self.beta:g})"
+        )
 
     @property
     def block(self) -> Block:
@@ -150,7 +159,11 @@ class Problem:
 
     @property
     def beta_max(self) -> float:
-        """From here on the zero network is optimal."""
+        """From here on the zero network is optimal.
+
+        ReLU with several outputs: that of gated ReLU with the same gates, which is at least as large; how hard a neuron
+        in its cone can pull is too dear to know for a number that settings are told in parts of.
+        """
         return self.program.beta_max * self.units.beta
 
     @property

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 
 import pytest
 
 import provenet as pn
+from provenet.cli.subject import contradicted
+from provenet.gauges import BoundKind
 from provenet.io import load, save
+from provenet.statement import Scope
 
 
 def test_a_certificate_comes_back(run, model, flowers):
@@ -21,6 +25,47 @@ def test_a_certificate_comes_back(run, model, flowers):
     assert told["certificate"]["primal"] == pytest.approx(saved.primal, rel=1e-12)
     assert told["certificate"]["relative_gap"] == pytest.approx(saved.relative_gap, rel=1e-6)
     assert told["independent_relative_gap"] == pytest.approx(saved.relative_gap, rel=1e-6)
+
+
+def test_it_says_what_was_certified(run, model, flowers):
+    saved = load(model).saved_
+    told = run("certify", model, flowers)
+    for word in ("mlp, gated_relu", "20, gaussian", "softmax", f"{saved.statement.beta:.9g}", "60 × 2", "60 × 3"):
+        assert word in told.out
+    assert saved.data["samples_sha256"][:16] in told.out
+    about = run("certify", model, flowers, "--json").json["certified"]
+    assert (about["loss"], about["penalty"], about["gates"]) == ("softmax", [2, 2], 20)
+    assert about["fitted_on"]["targets"] == saved.data["targets_sha256"]
+    assert "Taken from a model folder: what is minimised" in " ".join(run("certify", "--help").out.split())
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda c: replace(c, primal=c.primal * 0.9, dual=c.dual * 0.9), "says that the objective is"),
+        (lambda c: replace(c, dual=c.dual + 0.9 * c.gap + 0.2 * c.tol * c.primal), "claims a lower bound of"),
+    ],
+)
+def test_a_forged_certificate_is_contradicted(run, model, flowers, change, says):
+    """All digests are right, and it agrees with itself."""
+    estimator = load(model)
+    saved = replace(estimator.saved_, certificate=change(estimator.certificate_))
+    estimator.saved_ = saved
+    save(estimator, model)
+    answer = run("certify", model, flowers)
+    assert answer.code == 1
+    assert says in answer.err
+    assert run("certify", model, flowers, "--json").json["contradictions"]
+
+
+def test_a_claim_is_contradicted():
+    """A certificate that holds against one that does not."""
+    claimed = pn.Certificate(1.0, 0.99995, 1.0, 1.0, Scope.LINEAR, BoundKind.EXACT, 1e-4)
+    assert contradicted(claimed, claimed) == []
+    assert contradicted(claimed, replace(claimed, dual=0.99991)) == [
+        "it claims a lower bound of 0.99995, of which 0.99991 can be proven"
+    ]
+    assert len(contradicted(claimed, replace(claimed, dual=0.9))) == 2
 
 
 def test_a_tolerance_too_tight_fails(run, model, flowers):

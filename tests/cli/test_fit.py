@@ -36,7 +36,7 @@ def test_json_is_all_there_is_on_stdout(run, flowers):
     assert told["task"] == "classification"
     assert told["certificate"]["status"] == "certified"
     assert told["certificate"] == load("model").certificate_.to_dict()
-    assert told["beta"] == pytest.approx(0.01 * told["beta_max"])
+    assert told["beta"] == pytest.approx(0.02 * told["beta_max"])
     assert told["report"] is None
 
 
@@ -210,17 +210,6 @@ def test_regressions_have_no_probabilities(run, values):
     assert header == "prediction(0),prediction(1)"
 
 
-def test_interrupting_a_search_is_told_in_a_line(run, flowers, tmp_path, monkeypatch):
-    def stop(self, X, y, sample_weight=None, mask=None):
-        raise KeyboardInterrupt("ProvenClassifierCV: interrupted during its search for beta.")
-
-    monkeypatch.setattr("provenet.estimators.base.ProvenEstimator.fit", stop)
-    answer = run("fit", flowers, "--target", "kind", "--cv", 2, "--out", "flowers")
-    assert answer.code == 1
-    assert "interrupted, and nothing was saved" in answer.err
-    assert not (tmp_path / "flowers").exists()
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -245,3 +234,40 @@ def test_gates_by_name(run, flowers):
         assert (answer.json["gates"]["found"], answer.json["gates"]["count"]) == (name, 12)
         assert answer.json["gates"]["seconds"] > 0
     assert run(*arguments, "--gates", 12, "--n-gates", 12).code == 2
+
+
+def test_what_was_read_is_told_and_a_first_row_is_not_lost(run, tmp_path):
+    rows = [f"{k % 7},{k % 5},{'ab'[k % 2]}" for k in range(40)]
+    (tmp_path / "nohead.csv").write_text("\n".join(rows) + "\n")
+    answer = run("fit", "nohead.csv", "-t", -1, *FAST)
+    assert "nohead.csv: 40 rows (lines 1 to 40, without names), 2 features ('0', '1'), target '2'" in answer.out
+    assert run("fit", "nohead.csv", "-t", -1, *FAST, "--json").json["samples"] == [40, 2]
+
+
+def test_columns_of_other_sizes_are_told_of(run, tmp_path):
+    rows = [f"{1e5 + k % 7},{1e-3 * (k % 5)},{k % 3}" for k in range(40)]
+    (tmp_path / "incomes.csv").write_text("income,rate,y\n" + "\n".join(rows) + "\n")
+    answer = run("fit", "incomes.csv", "-t", "y", *FAST)
+    assert "column 'income' goes up to 1e+05, 'rate' to 0.004" in answer.err
+
+
+def test_a_sheet_is_not_written_as_csv(run, model, flowers):
+    answer = run("predict", model, flowers, "--out", "kinds.xlsx")
+    assert answer.code == 2
+    assert ".xlsx is not written" in answer.err
+
+
+def test_rows_kept_from_training_give_a_test_score(run, flowers):
+    answer = run("fit", flowers, "-t", "kind", "--holdout", 0.25, "--gates", 20, "--json")
+    told = answer.json
+    assert told["samples"] == [45, 3]
+    assert told["test_score"]["name"] == "accuracy"
+    assert 0 <= told["test_score"]["value"] <= 1
+    with open(told["report"], encoding="utf-8") as page:
+        assert "Test accuracy" in page.read()
+    certified = run("certify", "model", flowers, "--json").json  # the same rows are found again
+    assert certified["holds"]
+    assert certified["data_differences"] == []
+    spoken = run("fit", flowers, "-t", "kind", "--holdout", 0.25, *FAST).out
+    assert "training accuracy" in spoken
+    assert "on 15 rows kept from training, test accuracy" in spoken

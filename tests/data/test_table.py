@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import time
+
 import numpy as np
 import pytest
 
+from provenet.data.loading import load_dataset
 from provenet.data.table import ColumnError, read_table
 
 
@@ -132,3 +136,61 @@ def test_npy(tmp_path):
     table = read_table(tmp_path / "data.npy")
     np.testing.assert_array_equal(table.numbers("1"), [2, 4])
     assert table.resolve("-1") == "1"
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("1,2,rose\n3,4,lily\n5,6,rose\n", False),  # numbers above numbers
+        ("a,b,kind\n1,2,rose\n3,4,lily\n", True),
+        ("name,2019,2020\nrose,1,2\nlily,3,4\n", False),  # years above numbers: nothing says otherwise
+        ("name,mean,2020\nrose,1,2\nlily,3,4\n", True),
+        ("yes,no\nno,yes\nyes,yes\n", False),  # words that are among those below
+        ("left,right\nno,yes\nyes,yes\n", True),
+        (",a,b\n0,1,2\n1,3,4\n", True),
+        ("NA,1\n2,3\n4,5\n", False),
+    ],
+)
+def test_whether_the_first_line_is_names(csv, text, named):
+    assert read_table(csv(text)).named is named
+
+
+def test_all_bad_columns_at_once(csv):
+    table = read_table(csv("a,b,c,d\n1,x,3,4\n1,2,,4\n"))
+    with pytest.raises(ValueError, match=r"2 of 4 columns .*'b', line 2: 'x' is .*; .*'c', line 3: the value"):
+        table.matrix(["a", "b", "c", "d"])
+    with pytest.raises(ValueError, match=r"column 'b', line 2: 'x' is not a number; encode"):
+        table.matrix(["a", "b", "d"])
+
+
+def test_decimal_commas_where_commas_do_not_part_fields(csv):
+    table = read_table(csv("a;b;c\n1,5;2;x,y\n-0,25;3;z\n"))
+    np.testing.assert_array_equal(table.numbers("a"), [1.5, -0.25])
+    assert table.labels("c").tolist() == ["x,y", "z"]
+
+
+def test_an_unnamed_first_column_of_row_numbers_is_no_feature(csv):
+    path = csv(",a,y\n0,5,1\n1,7,2\n2,1,3\n")
+    assert load_dataset(path, ["y"]).source.features == ("a",)
+    assert load_dataset(path, ["y"], features=["unnamed", "a"]).X.shape == (3, 2)
+    assert load_dataset(csv(",a,y\n4,5,1\n1,7,2\n2,1,3\n"), ["y"]).source.features == ("unnamed", "a")
+
+
+def test_which_rows_and_columns_were_used_is_told(csv):
+    assert load_dataset(csv("a,b,y\n1,2,3\n4,5,6\n"), ["y"]).read == (
+        "2 rows (lines 2 to 3, with names), 2 features ('a', 'b'), target 'y'"
+    )
+    assert "3 rows (lines 1 to 3, without names" in load_dataset(csv("1,2,3\n4,5,6\n7,8,9\n"), ["-1"]).read
+
+
+def test_wide_files_are_read_in_linear_time(csv):
+    width = 20_000
+    text = "\n".join([",".join(f"g{i}" for i in range(width)), *[",".join(["1"] * width)] * 3])
+    began = time.process_time()
+    assert load_dataset(csv(text), ["g7"]).X.shape == (3, width - 1)
+    assert time.process_time() - began < 4.0
+
+
+def test_standard_input(monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a,y\n1,2\n3,4\n5,6\n")))
+    assert load_dataset("-", ["y"]).X.tolist() == [[1.0], [3.0], [5.0]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,6 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold
 
 import provenet as pn
+from provenet.estimators.base import watched
+from provenet.estimators.search import _best
 
 SMALL = {"n_gates": 8, "betas": 4, "cv": 2, "beta_ratio": 0.01}
 
@@ -23,8 +27,8 @@ def test_classifier_search(blobs):
     np.testing.assert_allclose(clf.betas_, top * np.geomspace(1, 0.01, 4), rtol=1e-12)
     best = clf.cv_scores_.mean(0).argmax()
     assert clf.beta_ == clf.betas_[best] == clf.certificate_.beta
-    assert [s.problem.beta for s in clf.path_] == clf.betas_[: best + 1].tolist()
-    assert clf.path_[-1] is clf.solution_
+    assert [s.problem.beta for s in clf.path_] == clf.betas_.tolist()
+    assert clf.path_[best] is clf.solution_
     assert all(s.certificate.holds(clf.tol) for s in clf.path_)
     assert clf.path_[0].factors.n_neurons == 0  # at beta_max
     assert clf.score(X, y) > 0.85
@@ -100,4 +104,59 @@ def test_stopping_short_warns_once_for_the_folds(blobs):
 def test_verbose_prints_the_path(curve, capsys):
     X, y = curve
     search = pn.ProvenRegressorCV(**SMALL, verbose=1).fit(X, y)
-    assert capsys.readouterr().out.count("beta ") == 8 + len(search.path_)
+    assert capsys.readouterr().out.count("beta ") == 8 + len(search.path_) == 12
+
+
+def stopped(search, after: int, X, y):
+    """The search, with Ctrl-C at the look after so many."""
+    looks = iter(range(10**6))
+    with watched(search, lambda record: next(looks) >= after), pytest.warns(ConvergenceWarning, match="ended by hand"):
+        return search.fit(X, y)
+
+
+def looks_of(search, X, y) -> int:
+    looks = []
+    with watched(search, lambda record: looks.append(record)):  # an answer of None goes on
+        search.fit(X, y)
+    return len(looks)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.9])
+def test_ctrl_c_keeps_the_best_so_far_with_its_certificate(blobs, share):
+    X, y = blobs
+    settings = SMALL | {"betas": 3}
+    looks = looks_of(pn.ProvenClassifierCV(**settings), X, y)
+    search = stopped(pn.ProvenClassifierCV(**settings), int(share * looks), X, y)
+    assert search.beta_ == search.certificate_.beta == search.solution_.problem.beta
+    assert search.beta_ in search.betas_
+    assert len(search.path_) == len(search.betas_)
+    assert search.predict(X).shape == y.shape
+    if share == 0.9:  # a fold is done: what it says counts
+        assert search.certificate_.holds(search.tol)
+        assert not np.isnan(search.cv_scores_[0]).any()
+        assert np.isnan(search.cv_scores_[-1]).any()
+
+
+def test_a_time_limit_is_of_the_whole_search(blobs):
+    X, y = blobs
+    began = time.perf_counter()
+    with pytest.warns(ConvergenceWarning, match="ended by max_seconds"):
+        search = pn.ProvenClassifierCV(betas=1000, beta_ratio=1e-5, cv=5, tol=1e-9, max_seconds=0.5).fit(X, y)
+    assert time.perf_counter() - began < 6.0
+    assert len(search.betas_) < 1000
+    assert search.beta_ == search.certificate_.beta
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        ([[1, 3, 2], [np.nan] * 3], 1),
+        ([[1, 2, 3], [4, 1, np.nan]], 2),
+        ([[1, 3, np.nan], [2, 0.5, np.nan]], 1),
+        ([[1, 3, 9], [2, 0, np.nan], [9, np.nan, np.nan]], 2),
+        ([[1, np.nan, np.nan]], 0),
+        ([[np.nan] * 3], 2),
+    ],
+)
+def test_what_is_best_of_a_search_that_was_cut_short(scores, best):
+    assert _best(np.array(scores, dtype=float), cut_short=True) == best

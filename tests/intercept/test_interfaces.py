@@ -13,7 +13,7 @@ import torch
 from typer.testing import CliRunner
 
 import provenet as pn
-from provenet.cli.app import app
+from provenet.cli import app
 from provenet.io import export_onnx
 from provenet.proofs.independent import second_opinion
 

@@ -136,17 +136,37 @@ def test_a_damaged_checkpoint_is_named(slice_: Any, tmp_path: Path) -> None:
         fitted(clone(model).set_params(resume=True), *slice_)
 
 
-def test_ctrl_c_keeps_the_stages_that_are_done(slice_: Any, monkeypatch: Any) -> None:
+@pytest.mark.parametrize(
+    ("moment", "complete"), [(STEPS, [False]), (EPOCHS * STEPS + 1, [True]), (EPOCHS * STEPS + STEPS, [True, False])]
+)
+def test_ctrl_c_keeps_what_there_is(
+    moment: int, complete: list[bool], whole: Any, slice_: Any, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """Stages that are done, and what the last epoch left of the one in work; and the run can be resumed."""
     calls = iter(range(100))
     seen = Minibatches._seen
 
     def interrupted(*args: Any) -> Any:
-        if next(calls) == EPOCHS * STEPS + 1:
+        if next(calls) == moment:
             raise KeyboardInterrupt
         return seen(*args)
 
     monkeypatch.setattr(Minibatches, "_seen", interrupted)
-    assert len(fitted(estimator(certify=False), *slice_).stages_) == 1
+    model = fitted(estimator(checkpoint=tmp_path / "run"), *slice_)
+    assert [stage.complete for stage in model.stages_] == complete
+    assert all(stage.module.network.gates is not None for stage in model.stages_)
+    assert ("interrupted" in str(model.stages_)) is (not complete[-1])
+    monkeypatch.undo()
+    resumed_equals(whole, model, slice_)
+
+
+def test_ctrl_c_before_there_is_anything(slice_: Any, monkeypatch: Any) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Minibatches, "_seen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        fitted(estimator(), *slice_)
 
 
 def test_a_full_disk_leaves_the_checkpoint_whole(whole: Any, slice_: Any, tmp_path: Path, monkeypatch: Any) -> None:

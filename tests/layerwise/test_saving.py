@@ -93,6 +93,16 @@ def test_the_command(digits: Any, tmp_path: Path) -> None:
     assert "n_gates was 4, now 5" in " ".join(answer.stderr.split())
 
 
+def test_export(model: Any, digits: Any, tmp_path: Path) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    pn.save(model, tmp_path / "deep")
+    answer = CliRunner().invoke(app, ["export", str(tmp_path / "deep"), "--out", str(tmp_path / "deep.onnx")])
+    assert answer.exit_code == 0, answer.stderr
+    X = digits[0].astype(np.float32)
+    (logits,) = onnxruntime.InferenceSession(tmp_path / "deep.onnx").run(None, {"X": X})
+    assert (logits.argmax(1) == model.decision_function(X).argmax(1)).mean() > 0.99
+
+
 def test_a_set_that_is_not_there(tmp_path: Path) -> None:
     answer = layerwise(tmp_path / "fashion-mnist", "-o", tmp_path / "model")
     assert answer.exit_code == 1

@@ -19,7 +19,7 @@ from provenet.report import figures, render_report, report, write_report
 from provenet.report.anatomy import dissect
 from provenet.report.fit import evaluate
 from provenet.report.maps import _borders
-from provenet.report.numerals import count
+from provenet.report.numerals import count, gap_number
 from provenet.solvers import Solution, Status
 from provenet.variable import Factors
 
@@ -93,13 +93,36 @@ def test_references_inside_figures_resolve(classified: Solution) -> None:
     assert {name for pair in used for name in pair if name} <= set(Outline(page).ids)
 
 
+def test_what_it_is_of_is_named(classified: Solution, beta_path: list[Solution]) -> None:
+    page = render_report(solution=classified, source="flowers.csv, target kind")
+    assert "on flowers.csv, target kind · provenet</title>" in page
+    assert "Training accuracy" in page
+    X, y = classified.problem.X.numpy(), classified.problem.loss.target.numpy().argmax(1)
+    assert "Test accuracy" in render_report(solution=classified, X=X, y=y, judged_on="test")
+
+
+def test_a_path_leads_and_a_choice_is_marked(classified: Solution, beta_path: list[Solution]) -> None:
+    page = render_report(solution=classified, path=beta_path)
+    assert page.index("The path in β") < page.index("What the network does")
+    assert "<title>A path in β: " in page
+    chosen = render_report(solution=beta_path[1], path=beta_path, scores=[0.1, 0.9, 0.5, 0.4])
+    assert chosen.index("The path in β") > chosen.index("What the network does")
+    assert "Validation chose β = " in chosen
+
+
+def test_a_gap_of_rounding_is_zero() -> None:
+    assert [gap_number(-4.6e-16), gap_number(3.26e-17), gap_number(2e-16, 1e3)] == ["0", "0", "0"]
+    assert gap_number(2e-5) == "2 × 10⁻⁵"
+
+
 def test_the_path(classified: Solution, beta_path: list[Solution]) -> None:
     page = render_report(solution=classified, path=beta_path)
     assert "Training accuracy" in page
     assert "4 of 4 points certified" in page
     scored = render_report(solution=classified, path=beta_path, scores=[0.1, 0.9, 0.5, 0.4])
     assert "Highest at β = 0.3 β_max: 0.9." in scored
-    assert "Training accuracy" not in scored
+    assert "Validation score" in scored
+    assert "Validation score" not in page
     assert "The path in β" not in render_report(solution=classified)
 
 

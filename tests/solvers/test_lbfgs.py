@@ -104,7 +104,7 @@ def test_remembered_steps_are_the_hessian_of_a_quadratic() -> None:
     for _ in range(6):  # conjugate steps by exact line search are what the memory is exact for
         step = torch.randn(1, 6, dtype=torch.float64)
         for known in pairs.known:
-            step -= known.step * float((step * known.change).sum() / known.product)
+            step -= known.step * float((step.flatten() * known.change).sum() / known.product)
         pairs = pairs.after(step, step @ hessian)
     slope = torch.randn(1, 6, dtype=torch.float64)
     wanted = -torch.linalg.solve(hessian, slope.T).T
@@ -114,10 +114,10 @@ def test_remembered_steps_are_the_hessian_of_a_quadratic() -> None:
 def test_pairs_follow_the_neurons() -> None:
     step, change = torch.tensor([[1.0], [2.0], [0.5]]), torch.tensor([[1.0], [1.0], [-1.0]])
     pairs = Pairs(4).after(step, change)
-    carried = pairs.carried(torch.tensor([1]), 2)
+    carried = pairs.carried(1, torch.tensor([1]), 2)
     assert carried.known[0].step.flatten().tolist() == [2.0, 0.0, 0.0]
     assert carried.known[0].product == 2.0
-    assert pairs.carried(torch.tensor([2]), 0).known == ()  # what is left of it shows no curvature
+    assert pairs.carried(1, torch.tensor([2]), 0).known == ()  # what is left of it shows no curvature
     assert pairs.after(step, -change) is pairs
 
 
@@ -129,7 +129,7 @@ def test_sizes_are_best_for_their_directions_whatever_samples_guide(monkeypatch:
     directions = Factors(left / left.norm(dim=1)[:, None], right / right.norm(dim=1)[:, None], torch.arange(9))
     start = torch.zeros(9, dtype=torch.float64)
     exact = amplitudes(program, here, directions, start)
-    monkeypatch.setattr(batches, "WAVE", 9 * 4 * 8 * 160)
+    monkeypatch.setattr(batches, "BATCH", 9 * 4 * 4 * 160)
     guided = amplitudes(program, here, directions, start)
     objective = [
         float(program.loss.value(program.operator.forward_factors(here.leave(scaled(directions, sizes)))))
@@ -188,7 +188,7 @@ def test_stacks_too_large_to_be_formed(activation: str, monkeypatch: pytest.Monk
 
 def test_looks_are_rare_where_gates_are_many() -> None:
     few, many = (posed(n=400, d=30, gates=gates).program for gates in (20, 2000))
-    assert LBFGS().pause(few) == LBFGS.check_every < LBFGS().pause(many)
+    assert LBFGS().pause(few, 1000) == LBFGS.check_every < LBFGS().pause(many, 1000)
 
 
 def test_offers_grow_with_samples_alone() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
 import numpy as np
@@ -53,6 +54,21 @@ def test_ctrl_c_ends_the_path(problem):
     solutions = path(problem, 5, tol=1e-8, callback=stop)
     assert solutions[-1].status is pn.Status.INTERRUPTED
     assert len(solutions) < 5
+
+
+def test_the_limit_is_of_the_whole_path(problem):
+    began = time.perf_counter()
+    solutions = path(problem, 100_000, tol=1e-8, beta_ratio=1e-4, max_seconds=0.5)
+    assert time.perf_counter() - began < 5.0
+    assert 1 < len(solutions) < 100_000
+
+
+def test_ctrl_c_between_two_solutions_keeps_what_there_is(problem):
+    def stop(solution):
+        if solution.problem.beta < 0.5 * problem.beta_max:
+            raise KeyboardInterrupt
+
+    assert len(path(problem, 5, progress=stop)) == 2
 
 
 def test_grid_without_a_scale_starts_at_one():

@@ -102,6 +102,14 @@ class Rows:
             torn |= self._torn(x, vectors, side).any(0).any(0)
         return out.flatten(1), torn
 
+    def opened(self, vectors: Tensor) -> Tensor:
+        """1{Φ h ≥ 0} (m, n·ρ), of vectors whose `patterns` rounding is known not to decide."""
+        out = torch.empty(len(vectors), len(self.X), self.rho, dtype=torch.bool)
+        for part in batches.slices(len(self.X), self.rho * len(vectors), batches.WAVE):
+            side = self.block.sides(self.X[part].to(torch.float64), vectors)
+            out[:, part] = (side >= 0).permute(2, 0, 1)
+        return out.flatten(1)
+
     def decided(self, vectors: Tensor) -> Tensor:
         """`patterns`, where rounding decides of none of them."""
         patterns, torn = self.patterns(vectors)

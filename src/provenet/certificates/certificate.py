@@ -22,6 +22,7 @@ from provenet.variable import Factors
 from provenet.word import Word
 
 _WHOSE = {"run": "the run's own dual point", "solved network": "the solved network's gradient"}
+ROUNDING = 1e-15  # a relative gap below this is float64's, not the network's
 TENSORS = ("theta", "better")  # fields that JSON does not hold
 
 
@@ -120,8 +121,8 @@ class Certificate:
             *other,
             ("primal", f"{self.primal:.12g}"),
             ("dual", f"{self.dual:.12g}" + ("" if own else f" (by {_WHOSE.get(self.dual_of, self.dual_of)})")),
-            ("gap", f"{self.gap:.3e}"),
-            ("relative gap", f"{self.relative_gap:.3e}"),
+            ("gap", _shown(self.gap, self)),
+            ("relative gap", _shown(self.relative_gap, self)),
             ("polar max / beta", f"{self.polar_max / self.beta:.12g} ({how if own else 'at the network itself'})"),
             ("theorem bound", f"{self.theorem_bound:.3e}"),
         ]
@@ -135,6 +136,11 @@ class Certificate:
         """For notebooks."""
         cells = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self.rows())
         return f"<table><caption>Certificate</caption>{cells}</table>"
+
+
+def _shown(gap: float, certificate: Certificate) -> str:
+    """A gap that is rounding is zero; one that is negative beyond it is a mistake, and is seen."""
+    return "0" if abs(certificate.relative_gap) < ROUNDING else f"{gap:.3e}"
 
 
 @torch.inference_mode(False)

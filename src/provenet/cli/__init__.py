@@ -1,5 +1,39 @@
-"""The command line: one file a sub-command."""
+"""The command line: one file a sub-command, each imported when it is asked for."""
 
-from provenet.cli.app import app, main
+from __future__ import annotations
 
-__all__ = ["app", "main"]
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+
+def main() -> None:
+    """The command `provenet`.  Ctrl-C ends it quietly from the first import on."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # one that is ignored stays so
+        signal.signal(signal.SIGINT, _end_at_once)
+    from provenet.cli.commands import run
+
+    run()
+
+
+def _end_at_once(_: int, __: FrameType | None) -> None:
+    """Before a command has begun: an exception in the middle of an import may come out as any other."""
+    sys.stderr.write("error: interrupted, and nothing was saved.\n")
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def ready_to_work() -> None:
+    """From here on Ctrl-C is an exception again, for those who can keep what they have."""
+    if signal.getsignal(signal.SIGINT) is _end_at_once:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def __getattr__(name: str) -> Any:
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from provenet.cli.commands import app
+
+    return app

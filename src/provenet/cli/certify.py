@@ -15,6 +15,7 @@ from provenet.cli.console import FAILED, print_certificate, print_json, say, war
 from provenet.cli.foreign import CLASSES, certify_file, write_better
 from provenet.cli.groups import FromFile, OfBlock, grouped
 from provenet.cli.models import load_for, source_of
+from provenet.cli.subject import contradicted, print_subject, subject
 from provenet.io import load_model, problem_of
 from provenet.losses import LOSSES
 from provenet.proofs.independent import second_opinion
@@ -59,9 +60,11 @@ def certify(
 ) -> None:
     """Compute the certificate of a saved model, or of a network trained elsewhere; exit with 1 if it does not hold.
 
-    Of a model folder nothing is taken over from the fit but the weights and the gates, and a second, independent
-    computation must agree. Of a file with the state dict of a two-layer ReLU network (Linear, ReLU, Linear; or Conv,
-    ReLU, average pooling, Linear) only tensors are read, never code; say how it was trained.
+    Taken from a model folder: what is minimised (block, activation, loss, beta, penalty, scope), the names of columns
+    and classes, the weights, the gates and a dual point, whose bound is computed anew. Nothing else is believed: the
+    stored certificate must agree, and so must a second, independent computation. Of a file with the state dict of a
+    two-layer ReLU network (Linear, ReLU, Linear; or Conv, ReLU, average pooling, Linear) only tensors are read, never
+    code; say how it was trained.
 
     Example: provenet certify iris iris.csv --tol 1e-4
 
@@ -105,30 +108,40 @@ def _certify_folder(folder: Path, data: Path, tol: float | None, header: bool | 
     source = source_of(model, estimator, data)
     task = str(model.source.get("task", "auto"))
     dataset = load_for(model, data, source, with_targets=True, task=task, header=header)
+    split = model.source.get("holdout")
+    if isinstance(split, dict):  # the rows that the model was trained on
+        dataset, _ = dataset.split(float(split["share"]), int(split["seed"]))
     arrays = dataset.X, dataset.y, dataset.weight, dataset.mask
     problem = model.problem(*arrays) if estimator is None else problem_of(estimator, *arrays)
     asked, theta = model.certificate.tol if tol is None else tol, model.certificate.theta
     certificate = network_certificate(problem, model.network, asked, theta)
     second = second_opinion(problem, model.network, theta=certificate.theta)
     differences = model.data_differences(problem)
+    contradictions = [] if differences else contradicted(model.certificate, certificate)
     same = isclose(second.primal, certificate.primal, rel_tol=1e-6)
     agrees = same and (second.relative_gap <= certificate.tol or not second.exact)
-    holds = certificate.holds(certificate.tol) and agrees
+    holds = certificate.holds(certificate.tol) and agrees and not contradictions
+    about = subject(problem, model.data)
     if json:
         answer: dict[str, Any] = {
             "holds": holds,
+            "certified": about,
             "certificate": certificate.to_dict(),
             "independent_relative_gap": second.relative_gap,
             "independent_bound_is_exact": second.exact,
+            "contradictions": contradictions,
             "data_differences": differences,
         }
         print_json(answer)
     else:
+        print_subject(about)
         print_certificate(certificate)
         rough = "" if second.exact else ", by a rougher bound, which neither confirms nor denies"
         say(f"independent check: relative gap {second.relative_gap:.3e}{rough}")
         for difference in differences:
             warn(f"these are other data than those of the fit: {difference}.")
+        for contradiction in contradictions:
+            warn(f"the stored certificate is wrong: {contradiction}.")
         _say_whether(holds)
     if not holds:
         raise typer.Exit(FAILED)

@@ -6,12 +6,13 @@ import csv
 import io
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 
-from provenet.certificates import Certificate
+if TYPE_CHECKING:
+    from provenet.certificates import Certificate
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
 

@@ -45,7 +45,14 @@ def _run(name: str, X: Any, y: Any, estimator: ProvenClassifier, out: Path, quie
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.2, stratify=y, random_state=0)
     train(estimator, X, y, None, quiet, name)
     save(estimator, out)
-    page = write_report(estimator, out / "report.html", X_test, y_test, title=f"The {name}, on samples it has not seen")
+    page = write_report(
+        estimator,
+        out / "report.html",
+        X_test,
+        y_test,
+        judged_on="test",
+        title=f"The {name}, on samples it has not seen",
+    )
     solution = estimator.solution_
     return {
         "data": name,

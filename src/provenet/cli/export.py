@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from provenet.cli import options as o
 from provenet.cli.console import print_json, say
 from provenet.cli.models import shape_of
-from provenet.io import export_onnx, load_model
+from provenet.io import export_onnx, load, load_model
+from provenet.layerwise.base import Layerwise
 
 
 def export(
@@ -27,11 +28,19 @@ def export(
 
     Example: provenet export iris --out iris.onnx
     """
+    target = out or folder.with_name(f"{folder.resolve().name}.onnx")
+    whole = load(folder)
+    if isinstance(whole, Layerwise):
+        _tell(export_onnx(whole.network_, target, precision, whole.sample_shape_), precision, whole, json)
+        return
     model, estimator = load_model(folder)
     if getattr(estimator, "whiten", False):
         raise ValueError(f"{folder}: the model whitens its inputs, which the graph does not; use provenet predict.")
-    target = out or folder.with_name(f"{folder.resolve().name}.onnx")
     path = export_onnx(model.network, target, precision, shape_of(model))
+    _tell(path, precision, estimator, json)
+
+
+def _tell(path: Path, precision: str, estimator: Any, json: bool) -> None:
     classes = getattr(estimator, "classes_", None)
     if json:
         print_json({"out": str(path), "precision": precision, "classes": None if classes is None else classes.tolist()})

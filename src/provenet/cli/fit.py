@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import typer
+from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from provenet.cli import kept
 from provenet.cli import options as o
-from provenet.cli.console import FAILED, print_certificate, print_json, say, warn
+from provenet.cli.console import FAILED, complain, print_certificate, print_json, say, warn
 from provenet.cli.fitting import Fitting, prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.progress import gap_bar
 from provenet.estimators.base import ProvenEstimator, watched
+from provenet.files import check_writable
 from provenet.io import save
-from provenet.io.folder import check_replaceable
+from provenet.io.folder import check_replaceable, holds_certified
 from provenet.report import report as write_report
+
+_SCALES = 1e3  # columns whose sizes differ by more are told of
+_SHORTEST = 0.01  # seconds for the fit, where reading has taken all there was
 
 
 @grouped
@@ -31,7 +39,7 @@ def fit(
         Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the model and the report.")
     ] = Path("model"),
     task: o.TaskOption = "auto",
-    beta: o.BetaOption = "0.01max",  # type: ignore[assignment]  # typer parses it
+    beta: o.BetaOption = "0.02max",  # type: ignore[assignment]  # typer parses it
     cv: Annotated[int | None, typer.Option(min=2, help="Choose beta by cross-validation with so many folds.")] = None,
     betas: Annotated[int, typer.Option(min=2, help="With --cv: how many values of beta to try.")] = 20,
     delta: o.Delta = 1.0,
@@ -40,6 +48,13 @@ def fit(
         bool, typer.Option("--whiten", help="Whiten the data first (ZCA); they need no more rows than columns.")
     ] = False,
     report: Annotated[bool, typer.Option(help="Write report.html into the folder.")] = True,
+    holdout: Annotated[
+        float | None,
+        typer.Option(min=0.01, max=0.9, help="Keep this share of the rows from training, and score on them."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace a certified model even by one that could not be certified.")
+    ] = False,
     json: o.Json = False,
 ) -> None:
     """Train a network to a proven optimum; write it, its certificate and a report into a folder.
@@ -50,7 +65,9 @@ def fit(
 
     Example: provenet fit patches.npz --block attention --tokens 49 --set scale=sqrt_d --out heads
     """
+    began = time.perf_counter()
     check_replaceable(out)  # before the work, not after it
+    check_writable(out)
     if cv is None:
         o.refuse_if_given(context, "betas", "it goes with --cv.")
     else:
@@ -67,6 +84,9 @@ def fit(
     fitting = prepare(context, file, task, block, network, solver, search=cv is not None, **more)
     if fitting.task == "regression":
         o.refuse_if_given(context, "balanced", "a regression has no classes to weigh.")
+    kept_out = None
+    if holdout is not None:
+        fitting, kept_out = fitting.held_out(holdout, network.seed)
     estimator, dataset = fitting.estimator, fitting.data
     if whiten and len(dataset.X) > dataset.X.shape[1]:
         rows, columns = dataset.X.shape
@@ -74,24 +94,65 @@ def fit(
             f"{rows} rows of {columns} columns cannot be whitened: XXᵀ = I needs no more rows than columns.",
             param_hint="--whiten",
         )
+    warn_of_scales(dataset.X, fitting.feature_names)
     if cv is None:
-        estimator.set_params(beta=fitting.beta(beta))
+        estimator.set_params(beta=beta.said)
     name = "fitting" if cv is None else "choosing beta"
-    train(estimator, dataset.X, fitting.y, dataset.weight, quiet=json, name=name, mask=dataset.mask)
-    save(estimator, out, source=dataset.source.to_dict() | {"task": fitting.task})
-    page = None
+    arrays = dataset.X, fitting.y, dataset.weight
+    train(estimator, *arrays, quiet=json, name=name, mask=dataset.mask, spent=time.perf_counter() - began)
+    holds = estimator.certificate_.holds(solver.tol)
+    if not (holds or force) and holds_certified(out):
+        kept_one, out = out, out.with_name(f"{out.name}-uncertified")
+        warn(f"{kept_one} has a certified model, which one that is not certified does not replace without --force.")
+    with kept.writing("model", out):
+        split = {} if holdout is None else {"holdout": {"share": holdout, "seed": network.seed}}
+        save(estimator, out, source=dataset.source.to_dict() | {"task": fitting.task} | split)
+    page, failed = None, False
     if report:
-        judged = dataset.X, fitting.y, dataset.mask
-        page = write_report(estimator, out / "report.html", *judged, feature_names=fitting.feature_names)
-    _tell(estimator, fitting, out, page, json)
-    if not estimator.certificate_.holds(solver.tol):
+        seen = kept_out or fitting
+        judged = seen.data.X, seen.y, seen.data.mask
+        kind = "training" if kept_out is None else "test"
+        about = {"feature_names": fitting.feature_names, "source": fitting.named, "judged_on": kind}
+        try:
+            page = write_report(estimator, out / "report.html", *judged, **about)
+        except OSError as error:  # a full disk, say: the work is safe
+            complain(f"the report could not be written ({error}); the model is in {out}.")
+            failed = True
+    _tell(estimator, fitting, kept_out, out, page, json)
+    if failed or not holds:
         raise typer.Exit(FAILED)
 
 
+def warn_of_scales(X: NDArray[Any], names: list[str] | None) -> None:
+    """The penalty is the same on all weights: a column of small numbers has no say beside one of large ones."""
+    if X.ndim != 2 or names is None:
+        return
+    size = np.abs(X).max(axis=0)
+    there = np.flatnonzero(size)
+    if there.size and size[there].max() > _SCALES * size[there].min():
+        large, small = (int(there[pick(size[there])]) for pick in (np.argmax, np.argmin))
+        warn(
+            f"column {names[large]!r} goes up to {size[large]:.3g}, {names[small]!r} to {size[small]:.3g}: weight "
+            "decay leaves small columns without a say. Bring them to one scale first."
+        )
+
+
 def train(
-    estimator: ProvenEstimator, X: Any, y: Any, weight: Any, quiet: bool, name: str = "fitting", mask: Any = None
+    estimator: ProvenEstimator,
+    X: Any,
+    y: Any,
+    weight: Any,
+    quiet: bool,
+    name: str = "fitting",
+    mask: Any = None,
+    spent: float = 0.0,
 ) -> None:
-    """Fit, with a bar on a terminal; a fit that stops short is told in a line."""
+    """Fit, with a bar on a terminal; a fit that stops short is told in a line.
+
+    ``spent``: seconds of the estimator's time limit, which is the whole command's, that have passed already."""
+    asked = estimator.max_seconds
+    if asked is not None:
+        estimator.set_params(max_seconds=max(asked - spent, _SHORTEST))
     with (
         gap_bar(estimator.tol, quiet, name) as show,
         watched(estimator, show),
@@ -99,14 +160,22 @@ def train(
     ):
         warnings.simplefilter("always", ConvergenceWarning)
         estimator.fit(X, y, sample_weight=weight, mask=mask)
+    estimator.set_params(max_seconds=asked)
     for warning in caught:
         warn(str(warning.message))
 
 
-def _tell(estimator: ProvenEstimator, fitting: Fitting, out: Path, page: Path | None, json: bool) -> None:
+def _score(estimator: ProvenEstimator, on: Fitting) -> float:
+    data = on.data
+    return float(estimator.score(data.X, on.y, sample_weight=data.weight, mask=data.mask))
+
+
+def _tell(
+    estimator: ProvenEstimator, fitting: Fitting, kept_out: Fitting | None, out: Path, page: Path | None, json: bool
+) -> None:
     name = "accuracy" if fitting.task == "classification" else "R²"
-    data = fitting.data
-    score = float(estimator.score(data.X, fitting.y, sample_weight=data.weight, mask=data.mask))
+    data, score = fitting.data, _score(estimator, fitting)
+    test = None if kept_out is None else _score(estimator, kept_out)
     solution = estimator.solution_
     if json:
         print_json(
@@ -116,6 +185,7 @@ def _tell(estimator: ProvenEstimator, fitting: Fitting, out: Path, page: Path | 
                 "task": fitting.task,
                 "block": solution.problem.block.name,
                 "samples": list(data.X.shape),
+                "read": data.read or None,
                 "method": solution.method,
                 "status": solution.status.value,
                 "steps": solution.steps,
@@ -129,12 +199,17 @@ def _tell(estimator: ProvenEstimator, fitting: Fitting, out: Path, page: Path | 
                 "beta": solution.problem.beta,
                 "beta_max": solution.problem.beta_max,
                 "training_score": {"name": name, "value": score if score == score else None},
+                "test_score": None if test is None else {"name": name, "value": test if test == test else None},
                 "certificate": estimator.certificate_.to_dict(),
             }
         )
         return
     beta, beta_max = solution.problem.beta, solution.problem.beta_max
+    if data.read:
+        say(f"{fitting.path.name}: {data.read}")
     say(f"{fitting.task} on {' × '.join(map(str, data.X.shape))} data, training {name} {score:.4g}")
+    if test is not None and kept_out is not None:
+        say(f"on {len(kept_out.data.X)} rows kept from training, test {name} {test:.4g}")
     say(
         f"{solution.factors.n_neurons} neurons by {solution.method} in {solution.steps} steps, {solution.seconds:.2g} s"
     )

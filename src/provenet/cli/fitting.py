@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,10 @@ from provenet import estimators
 from provenet.blocks import Block
 from provenet.cli.blocks import check_fits, check_mask
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver
-from provenet.cli.options import Beta, refuse_if_given
-from provenet.data.loading import Dataset, guess_task
+from provenet.cli.options import refuse_if_given
+from provenet.data.loading import Dataset, guess_task, split_rows
 from provenet.estimators.base import ProvenEstimator
+from provenet.estimators.beta import USUAL
 from provenet.gauges.prox.mixed import Penalty, gauge_of
 from provenet.problem import Problem
 from provenet.statement import check_penalty
@@ -33,15 +34,24 @@ class Fitting:
     y: NDArray[Any]
     task: str
     estimator: ProvenEstimator
+    path: Path
+
+    def held_out(self, share: float, seed: int) -> tuple[Fitting, Fitting]:
+        """(to train on, to judge by)."""
+        train, test = self.data.split(share, seed)
+        y_train, y_test = (self.y[rows] for rows in split_rows(self.y, share, seed))
+        return replace(self, data=train, y=y_train), replace(self, data=test, y=y_test)
 
     def problem(self) -> Problem:
         """The problem the estimator would solve, for any beta."""
         data = self.estimator._read(self.data.X, self.y, self.data.weight, self.data.mask)
-        return self.estimator._formulate_for_path(data, self.estimator._seed())
+        return self.estimator._formulate(data, USUAL, self.estimator._seed())
 
-    def beta(self, asked: Beta) -> float:
-        """Where β_max is zero the zero network is optimal at every β, and any will do."""
-        return asked.value * (self.problem().beta_max or 1.0) if asked.relative else asked.value
+    @property
+    def named(self) -> str:
+        """The file, and what is predicted from it."""
+        targets = self.data.source.targets
+        return f"{self.path.name}, target {', '.join(targets)}" if targets else self.path.name
 
     @property
     def feature_names(self) -> list[str] | None:
@@ -102,7 +112,7 @@ def prepare(
         **({} if network.loss is None else {"loss": network.loss}),
         **more,
     )
-    return Fitting(data, y, task, estimator)
+    return Fitting(data, y, task, estimator, file.data)
 
 
 def _check_penalty(block: Block, activation: str, penalty: Penalty, X: NDArray[Any], outputs: int) -> None:

@@ -12,9 +12,11 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from sklearn.exceptions import ConvergenceWarning
 
+from provenet.cli import kept
 from provenet.cli import options as o
 from provenet.cli.console import errors, print_json, say, warn
 from provenet.data.images import Arrays, load_images
+from provenet.files import check_writable
 from provenet.io import save
 from provenet.io.folder import check_replaceable
 from provenet.layerwise import LayerwiseClassifier
@@ -60,6 +62,7 @@ def layerwise(
     Example: provenet layerwise fashion-mnist --stages 3 --out model --resume
     """
     check_replaceable(out)
+    check_writable(out)
     images = load_images(data)
     X, y = images.training if limit is None else (images.training[0][:limit], images.training[1][:limit])
     model = LayerwiseClassifier(
@@ -79,10 +82,16 @@ def layerwise(
     )
     with _bar(quiet=json) as show, watched(model, show), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        model.fit(X, y)
+        try:
+            model.fit(X, y)
+        except KeyboardInterrupt:
+            if (out / _RUN).is_dir():
+                kept.there("run so far, for --resume,", out / _RUN)
+            raise
     for warning in caught:
         warn(str(warning.message))
-    save(model, out, source={"data": images.name})
+    with kept.writing("model", out):
+        save(model, out, source={"data": images.name})
     score = None if images.test is None else _score(model, images.test)
     if json:
         rows = [stage.to_dict() for stage in model.stages_]

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from provenet.estimators.beta import Beta, parse_beta
 from provenet.formulation.wanted import NAMES as GATES
 from provenet.gauges.prox.mixed import Penalty
 from provenet.losses import LOSSES
@@ -31,23 +32,11 @@ def positive(value: float | None) -> float | None:
     return value
 
 
-@dataclass(frozen=True)
-class Beta:
-    """A weight decay: ``value`` itself, or that share of β_max."""
-
-    value: float
-    relative: bool
-
-
-def parse_beta(text: str) -> Beta:
-    """ "0.5", or "0.01max" for a hundredth of β_max."""
-    number = text.removesuffix("max")
+def known_beta(text: str) -> Beta:
     try:
-        value = float(number)
-    except ValueError:
-        raise typer.BadParameter(f"{text!r} is neither a number nor a share of beta_max such as 0.01max.") from None
-    positive(value)
-    return Beta(value, number != text)
+        return parse_beta(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error).removeprefix("beta: ")) from None
 
 
 @dataclass(frozen=True)
@@ -103,7 +92,12 @@ def known_solver(value: str) -> str:
     return value
 
 
-DataFile = Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="CSV, Parquet, NPY or NPZ file.")]
+DataFile = Annotated[
+    Path,
+    typer.Argument(
+        exists=True, dir_okay=False, allow_dash=True, help="CSV, Parquet, NPY or NPZ file; - reads CSV from stdin."
+    ),
+]
 ModelFolder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="A model folder, as fit writes it.")]
 Targets = Annotated[
     list[str],
@@ -120,7 +114,7 @@ ActivationOption = Annotated[Activation, typer.Option(help="The network's activa
 BetaOption = Annotated[
     Beta,
     typer.Option(
-        parser=parse_beta,
+        parser=known_beta,
         metavar="NUMBER|SHAREmax",
         help="Weight decay (losses are sums over samples), or a share of the beta from which on the network is zero.",
     ),

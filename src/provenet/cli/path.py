@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json as json_
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,14 +10,20 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
+from provenet import deadline
+from provenet.cli import kept
 from provenet.cli import options as o
-from provenet.cli.console import FAILED, as_csv, errors, print_json, print_table, say
+from provenet.cli.console import FAILED, complain, errors, print_json, print_table, say, warn
 from provenet.cli.fitting import prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
-from provenet.files import write_atomically
+from provenet.cli.path_files import PathFiles
+from provenet.files import check_writable
 from provenet.report import write_report
-from provenet.solvers import Solution
-from provenet.solvers.path import path as follow
+from provenet.solvers import Solution, Status
+from provenet.solvers.path import along
+
+_SHORTEST = 0.01  # seconds for the path, where reading has taken all there was
+_MOST_SHOWN = 200  # points of a path in the report and on the screen; the files have all
 
 
 @grouped
@@ -41,33 +47,62 @@ def path(
 
     Example: provenet path iris.csv --target species --betas 15 --out iris-path
     """
+    began = time.perf_counter()
+    check_writable(out)
     fitting = prepare(context, file, task, block, network, solver)
-    problem = fitting.problem()
-    console = errors()
+    with deadline.within(_left(solver.max_seconds, began)):
+        problem = fitting.problem()
+    left = _left(solver.max_seconds, began)
+    out.mkdir(parents=True, exist_ok=True)
+    console, record = errors(), PathFiles(out)
+    solutions: list[Solution] = []
     with Progress(console=console, transient=True, disable=json or not console.is_terminal) as progress:
         bar = progress.add_task("path", total=betas)
-        limits = (solver.max_steps, solver.max_seconds)
-        solutions = follow(
-            problem, betas, solver.solver, solver.tol, ratio, *limits, progress=lambda _: progress.advance(bar)
+        try:
+            for found in along(problem, betas, solver.solver, solver.tol, ratio, solver.max_steps, left):
+                with kept.writing("path", out):
+                    solutions.append(found)
+                    record.add(_row(found))
+                progress.advance(bar)
+        except KeyboardInterrupt:  # between two solutions
+            if not solutions:
+                raise
+    record.finish()
+    if len(solutions) < betas:
+        how = "interrupted" if left is None or solutions[-1].status is Status.INTERRUPTED else "out of time"
+        warn(f"{how} after {len(solutions)} of {betas} values of beta; those are written.")
+    rows, page, failed = record.rows, None, False
+    try:
+        page = write_report(
+            out / "report.html",
+            solution=solutions[-1],
+            classes=getattr(fitting.estimator, "classes_", None),
+            feature_names=fitting.feature_names,
+            source=fitting.named,
+            path=spread(solutions, _MOST_SHOWN),
         )
-    rows = [_row(solution) for solution in solutions]
-    out.mkdir(parents=True, exist_ok=True)
-    write_atomically(out / "path.csv", as_csv(rows[0], (row.values() for row in rows)).encode())
-    write_atomically(out / "path.json", (json_.dumps({"path": rows}, indent=2) + "\n").encode())
-    page = write_report(
-        out / "report.html",
-        solution=solutions[-1],
-        classes=getattr(fitting.estimator, "classes_", None),
-        feature_names=fitting.feature_names,
-        path=solutions,
-    )
+    except OSError as error:
+        complain(f"the report could not be written ({error}); the path is in {out}.")
+        failed = True
     if json:
-        print_json({"folder": str(out), "report": str(page), "beta_max": problem.beta_max, "path": rows})
+        shown = None if page is None else str(page)
+        print_json({"folder": str(out), "report": shown, "beta_max": problem.beta_max, "path": rows})
     else:
-        _print(rows)
-        say(f"path    {out / 'path.csv'}\nreport  {page}")
-    if len(solutions) < betas or not all(s.certificate.holds(solver.tol) for s in solutions):
+        _print(spread(rows, _MOST_SHOWN))
+        say(f"path    {record.table}" + ("" if page is None else f"\nreport  {page}"))
+    if failed or len(solutions) < betas or not all(s.certificate.holds(solver.tol) for s in solutions):
         raise typer.Exit(FAILED)
+
+
+def _left(max_seconds: float | None, began: float) -> float | None:
+    return None if max_seconds is None else max(max_seconds - (time.perf_counter() - began), _SHORTEST)
+
+
+def spread(values: Sequence[Any], most: int) -> list[Any]:
+    """At most so many of the values, the first and the last among them."""
+    if len(values) <= most:
+        return list(values)
+    return [values[round(i * (len(values) - 1) / (most - 1))] for i in range(most)]
 
 
 def _row(solution: Solution) -> dict[str, Any]:
@@ -77,7 +112,7 @@ def _row(solution: Solution) -> dict[str, Any]:
         "beta_over_beta_max": solution.problem.beta / beta_max if beta_max > 0 else None,
         "primal": certificate.primal,
         "dual": certificate.dual,
-        "relative_gap": certificate.relative_gap,
+        "relative_gap": max(certificate.relative_gap, 0.0),
         "status": solution.status.value,
         "steps": solution.steps,
         "seconds": round(solution.seconds, 6),

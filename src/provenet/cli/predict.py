@@ -16,6 +16,8 @@ from provenet.cli.console import as_csv, print_json, say
 from provenet.cli.models import load_estimator, load_for, source_of
 from provenet.files import write_atomically
 
+_WRITTEN = (".csv", ".txt", ".npy")
+
 
 def predict(
     folder: o.ModelFolder,
@@ -31,6 +33,11 @@ def predict(
 
     Example: provenet predict iris new-flowers.csv --out species.csv
     """
+    if out is not None and out.suffix.lower() not in _WRITTEN:
+        raise typer.BadParameter(
+            f"{out.suffix or 'a file without an ending'} is not written; choose {' or '.join(_WRITTEN)}.",
+            param_hint="--out",
+        )
     estimator = load_estimator(folder)
     if proba and not hasattr(estimator, "predict_proba"):
         raise typer.BadParameter("a regression has no probabilities.", param_hint="--proba")

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from provenet.data.table import ColumnError, Table, read_arrays, read_table
+from provenet.data.arrays import read_arrays
+from provenet.data.table import UNNAMED, ColumnError, Table, listed, read_table
 
 _MOST_CLASSES = 20  # a column with more distinct whole numbers than this is taken for a measurement
 
@@ -25,6 +26,17 @@ class Dataset:
     weight: NDArray[np.float64] | None
     source: Source
     mask: NDArray[Any] | None = None
+    read: str = ""  # which rows and columns of a table these are, in words
+
+    def split(self, share: float, seed: int) -> tuple[Dataset, Dataset]:
+        """(to train on, to judge by): the same rows for the same targets, share and seed."""
+        train, test = split_rows(self.y, share, seed)
+        return self.rows(train), self.rows(test)
+
+    def rows(self, rows: NDArray[np.intp]) -> Dataset:
+        """Some of the samples."""
+        y, weight, mask = (None if part is None else part[rows] for part in (self.y, self.weight, self.mask))
+        return replace(self, X=self.X[rows], y=y, weight=weight, mask=mask)
 
 
 @dataclass(frozen=True)
@@ -41,6 +53,13 @@ class Source:
     @staticmethod
     def from_dict(saved: Any) -> Source:
         return Source(tuple(saved["features"]), tuple(saved["targets"]), saved.get("weight"))
+
+
+def split_rows(y: Any, share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Rows to train on and rows to judge by, a ``share`` of all, in the order of the file."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    cut = min(max(round(share * len(y)), 1), len(y) - 1)
+    return np.sort(order[cut:]), np.sort(order[:cut])
 
 
 def load_dataset(
@@ -85,10 +104,12 @@ def _load_table(
 ) -> Dataset:
     table = read_table(path, header)
     if not targets:
-        raise ColumnError(f"{path}: say which column to predict; it has {', '.join(map(repr, table.columns))}.")
+        raise ColumnError(f"{path}: say which column to predict; it has {listed(table.columns)}.")
     named = [table.resolve(name) for name in targets]
     weighed = None if weight is None else table.resolve(weight)
     left_out = {*named, weighed, *(table.resolve(name) for name in drop)}
+    if UNNAMED in table.columns and _counts_rows(table.columns[UNNAMED]):
+        left_out.add(UNNAMED)  # numbers of rows, as pandas and R write them, say nothing of a row
     used = [table.resolve(name) for name in features] or [name for name in table.columns if name not in left_out]
     overlap = sorted(set(used) & {*named, weighed})
     if overlap:
@@ -96,6 +117,14 @@ def _load_table(
     if not used:
         raise ColumnError(f"{path}: no column is left to predict from.")
     return _from_table(table, Source(tuple(used), tuple(named), weighed), task)
+
+
+def _counts_rows(column: NDArray[Any]) -> bool:
+    try:
+        numbers = column.astype(np.float64)
+    except (TypeError, ValueError):
+        return False
+    return numbers.size > 0 and bool((np.diff(numbers) == 1).all())
 
 
 def load_like(
@@ -129,8 +158,7 @@ def _load_like(path: Path, source: Source, with_targets: bool, task: str, header
     for name in (*wanted.features, *wanted.targets, *((wanted.weight,) if wanted.weight else ())):
         if name not in table.columns:
             raise ColumnError(
-                f"{path}: column {name!r}, which the model was fitted with, is missing; "
-                f"it has {', '.join(map(repr, table.columns))}."
+                f"{path}: column {name!r}, which the model was fitted with, is missing; it has {listed(table.columns)}."
             )
     return _from_table(table, wanted, task)
 
@@ -152,14 +180,23 @@ def guess_task(y: NDArray[Any], tokens: bool = False) -> str:
 
 
 def _from_table(table: Table, source: Source, task: str) -> Dataset:
-    X = np.stack([table.numbers(name) for name in source.features], axis=1)
+    X = table.matrix(source.features)
     y: NDArray[Any] | None = None
     if len(source.targets) == 1:
         (name,) = source.targets
         y = table.numbers(name) if task == "regression" else table.labels(name)
     elif source.targets:
-        y = np.stack([table.numbers(name) for name in source.targets], axis=1)
-    return Dataset(X, y, None if source.weight is None else table.numbers(source.weight), source)
+        y = table.matrix(source.targets)
+    weight = None if source.weight is None else table.numbers(source.weight)
+    return Dataset(X, y, weight, source, read=_told(table, source))
+
+
+def _told(table: Table, source: Source) -> str:
+    """Which rows and columns were used."""
+    names = "with names" if table.named else "without names"
+    rows = f"{table.n_rows} rows ({table.line_word}s {table.lines[0]} to {table.lines[-1]}, {names})"
+    target = f", target {listed(source.targets, 6)}" if source.targets else ""
+    return f"{rows}, {len(source.features)} features ({listed(source.features, 6)}){target}"
 
 
 def _load_npz(path: Path, targets: Sequence[str], weight: str | None, *columns: Sequence[str]) -> Dataset:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import csv
-import zipfile
-from collections.abc import Iterable
+import io
+import re
+import sys
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from provenet.data.arrays import read_array
+from provenet.files import check_regular
+from provenet.memory import check_fits
+
 FORMATS = (".csv", ".tsv", ".txt", ".parquet", ".npy", ".npz")
+STDIN = Path("-")
+UNNAMED = "unnamed"  # a first column without a name
+_WRONG_SHOWN = 12
+_DECIMAL_COMMA = re.compile(r"^\s*[+-]?\d*,?\d+([eE][+-]?\d+)?\s*$")
+_OF_TEXT = 12  # bytes in memory for each of a CSV file: cells are Python's strings until they are numbers
 _DELIMITERS = (",", "\t", ";")
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 
@@ -37,13 +48,13 @@ class Table:
 
     def resolve(self, name: str) -> str:
         """The name of the column a user calls ``name``: its name, or its position (−1 is the last)."""
-        names = list(self.columns)
         if name in self.columns:
             return name
+        names = list(self.columns)
         try:
             return names[int(name)]
         except (ValueError, IndexError):
-            raise ColumnError(f"{self.path}: there is no column {name!r}; it has {_listed(names)}.") from None
+            raise ColumnError(f"{self.path}: there is no column {name!r}; it has {listed(names)}.") from None
 
     def numbers(self, name: str) -> NDArray[np.float64]:
         """A column of finite numbers, (n,)."""
@@ -55,6 +66,25 @@ class Table:
                 f"{self._place(name, bad[0])}: the value is missing or not finite; fill it or drop the row."
             )
         return numbers
+
+    def matrix(self, names: Sequence[str]) -> NDArray[np.float64]:
+        """Columns of finite numbers, (n, columns); ValueError names all that are not, at once."""
+        found, wrong = [], []
+        for name in names:
+            try:
+                found.append(self.numbers(name))
+            except ValueError as error:
+                wrong.append(error)
+        if len(wrong) == 1:
+            raise wrong[0]
+        if wrong:
+            each = [str(error).removeprefix(f"{self.path}: ").split(";")[0] for error in wrong[:_WRONG_SHOWN]]
+            more = "; …" if len(wrong) > _WRONG_SHOWN else ""
+            raise ValueError(
+                f"{self.path}: {len(wrong)} of {len(names)} columns are not all numbers: {'; '.join(each)}{more}. "
+                "Fill or encode them, or leave them out."
+            )
+        return np.stack(found, axis=1)
 
     def labels(self, name: str) -> NDArray[Any]:
         """A column of labels, (n,): whole numbers and booleans as such, other things as text."""
@@ -105,10 +135,10 @@ class Table:
 def read_table(path: str | Path, header: bool | None = None) -> Table:
     """The columns of a CSV (``header`` None: found out), Parquet or two-dimensional NPY file."""
     path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file.")
-    suffix = path.suffix.lower()
+    size = 0 if path == STDIN else check_regular(path)
+    suffix = ".csv" if path == STDIN else path.suffix.lower()
     if suffix in (".csv", ".tsv", ".txt"):
+        check_fits(_OF_TEXT * size, f"{path}: reading it", "Store it as NPY or NPZ, which need a tenth.")
         table = _read_csv(path, header)
     elif suffix == ".parquet":
         table = _read_parquet(path)
@@ -121,46 +151,54 @@ def read_table(path: str | Path, header: bool | None = None) -> Table:
     return table
 
 
-def read_array(path: Path) -> NDArray[Any]:
-    return _checked_load(path, lambda: np.load(path, allow_pickle=False))
-
-
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """All arrays of an NPZ file by name."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path}: there is no such file.")
-
-    def load() -> dict[str, NDArray[Any]]:
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-
-    return _checked_load(path, load)
-
-
-def _checked_load(path: Path, load: Any) -> Any:
-    try:
-        return load()
-    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError) as error:
-        raise ValueError(f"{path}: it is not a readable {path.suffix[1:].upper()} file ({error}).") from None
-
-
 def _read_csv(path: Path, header: bool | None) -> Table:
     try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            first = file.readline()
-            file.seek(0)
-            rows, lines = _rows(path, csv.reader(file, delimiter=_delimiter(first), strict=True, skipinitialspace=True))
+        text = (sys.stdin.buffer.read() if path == STDIN else path.read_bytes()).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: it is not text in UTF-8 ({error.reason} at byte {error.start}).") from None
+    delimiter = _delimiter(text.partition("\n")[0])
+    file = io.StringIO(text, newline="")
+    rows, lines = _rows(path, csv.reader(file, delimiter=delimiter, strict=True, skipinitialspace=True))
     if not rows:
         raise ValueError(f"{path}: it is empty.")
-    named = header if header is not None else not all(_is_number(cell) for cell in rows[0])
-    names = [name.strip() for name in rows[0]] if named else [str(i) for i in range(len(rows[0]))]
+    named = has_names(rows) if header is None else header
+    names = _names(rows[0]) if named else [str(i) for i in range(len(rows[0]))]
     _check_names(path, names)
     body, lines = (rows[1:], lines[1:]) if named else (rows, lines)
-    cells = zip(*body, strict=True) if body else ([] for _ in names)
+    cells: Iterable[tuple[str, ...]] = zip(*body, strict=True) if body else (() for _ in names)
+    if delimiter != ",":
+        cells = map(_with_points, cells)
     columns = {name: np.array(column, dtype=object) for name, column in zip(names, cells, strict=True)}
     return Table(path, columns, np.array(lines, dtype=np.int64), named=named)
+
+
+def has_names(rows: list[list[str]]) -> bool:
+    """Whether the first row is names.  A word above numbers says yes; without one, a number above numbers says no, and
+    so does a word that is among those below it."""
+    if len(rows) == 1:
+        return not all(_is_number(cell) for cell in rows[0])
+    data = False
+    for first, *below in zip(*rows, strict=True):
+        numbers = all(_is_number(cell) or _is_missing(cell) for cell in below)
+        if numbers and not _is_number(first) and not _is_missing(first):
+            return True
+        data |= _is_number(first) if numbers else first in below
+    return not data
+
+
+def _names(row: list[str]) -> list[str]:
+    """As they are written; a first one without a name is what pandas and R write above row numbers."""
+    names = [name.strip() for name in row]
+    return [names[0] or (UNNAMED if len(names) > 1 else ""), *names[1:]]
+
+
+def _with_points(column: tuple[str, ...]) -> tuple[str, ...]:
+    """Numbers with decimal commas, in a file where commas do not part fields, with points."""
+    if not any("," in cell for cell in column):
+        return column
+    if not all(_DECIMAL_COMMA.match(cell) or _is_missing(cell) for cell in column):
+        return column
+    return tuple(cell.replace(",", ".") for cell in column)
 
 
 def _rows(path: Path, reader: Any) -> tuple[list[list[str]], list[int]]:
@@ -183,11 +221,13 @@ def _rows(path: Path, reader: Any) -> tuple[list[list[str]], list[int]]:
 
 
 def _check_names(path: Path, names: list[str]) -> None:
+    seen: set[str] = set()
     for i, name in enumerate(names):
         if not name:
             raise ValueError(f"{path}: column {i} has no name in the header.")
-        if name in names[:i]:
+        if name in seen:
             raise ValueError(f"{path}: two columns are called {name!r}.")
+        seen.add(name)
 
 
 def _read_parquet(path: Path) -> Table:
@@ -197,6 +237,8 @@ def _read_parquet(path: Path) -> Table:
     except ImportError:
         raise ValueError(f"{path}: reading Parquet needs the package pyarrow: pip install 'provenet[data]'.") from None
     try:
+        about = parquet.read_metadata(path)
+        check_fits(about.num_rows * about.num_columns * 16, f"{path}: reading it", "Store fewer rows or columns.")
         table = parquet.read_table(path)
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: it is not a readable Parquet file ({error}).") from None
@@ -236,7 +278,7 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def _listed(names: Iterable[str], most: int = 12) -> str:
+def listed(names: Iterable[str], most: int = 12) -> str:
     names = list(names)
     rest = f", … ({len(names)} in all)" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + rest

@@ -25,12 +25,15 @@ from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates import Certificate
 from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
+from provenet.estimators.beta import Beta, parse_beta
+from provenet.estimators.budget import Budget
 from provenet.estimators.settings import OneBeta, Settings
 from provenet.formulation import Wanted, pose
 from provenet.gates.samplers import NEED_BETA
 from provenet.problem import Problem
-from provenet.solvers import Record, Solution, Status, solve
+from provenet.solvers import Record, Solution, Status
 from provenet.solvers.loop import Callback
+from provenet.solvers.solve import solve_quietly
 from provenet.statement import Statement
 from provenet.variable import Factors
 
@@ -39,7 +42,6 @@ _SAMPLES: dict[str, Any] = {  # how X is checked: float32 stays as it is, so tha
     "order": "C",
     "allow_nd": True,
 }
-_TYPICAL = 0.01  # of β_max: where gates that depend on β are found for all β of a search
 _FEW = 20  # gates whose β_max is near that of many
 
 
@@ -115,22 +117,22 @@ class ProvenEstimator(Settings, BaseEstimator):
     def _make_block(self) -> Block:
         return with_intercept(self.block, self.fit_intercept)
 
-    def _formulate(self, data: TrainingData, beta: float, seed: int) -> Problem:
-        self._fit_whitening(data)
-        problem = self._posed(self._statement(beta), data, self._wanted(), seed)
-        if self.verbose:
-            print_gates(problem)
-        return problem
+    def _formulate(self, data: TrainingData, beta: Beta, seed: int) -> Problem:
+        """The problem at this β.
 
-    def _formulate_for_path(self, data: TrainingData, seed: int, beta: float | None = None) -> Problem:
-        """A problem to be solved at many β.  Gates that depend on it are found at ``beta``, by default a hundredth of
-        what β_max is with some Gaussian gates."""
+        For a share, gates that depend on β are found at that share of β_max with Gaussian ones: β_max of their own,
+        which β is a share of in the end, is not known before.
+        """
         wanted = self._wanted()
         self._fit_whitening(data)
-        if beta is None and wanted.name in NEED_BETA and self.activation != "linear":
+        rough = 1.0 if beta.relative else beta.value
+        if beta.relative and wanted.name in NEED_BETA and self.activation != "linear":
             gated = replace(self._statement(1.0), activation="gated_relu", complete=False)
-            beta = _TYPICAL * self._posed(gated, data, Wanted("gaussian", min(wanted.count, _FEW)), seed).beta_max
-        return self._formulate(data, beta or 1.0, seed)
+            rough = beta.of(self._posed(gated, data, Wanted("gaussian", min(wanted.count, _FEW)), seed))
+        problem = self._posed(self._statement(rough), data, wanted, seed)
+        if self.verbose:
+            print_gates(problem)
+        return problem.with_beta(beta.of(problem)) if beta.relative else problem
 
     def _posed(self, statement: Statement, data: TrainingData, wanted: Wanted, seed: int) -> Problem:
         X = self._whitened(data.X)
@@ -147,7 +149,7 @@ class ProvenEstimator(Settings, BaseEstimator):
         return Statement.of(
             self.block,
             self.loss,
-            _plain_number(beta),
+            beta,
             activation=self.activation,
             readout=self.readout,
             loss_settings=self._loss_settings(),
@@ -164,9 +166,9 @@ class ProvenEstimator(Settings, BaseEstimator):
         """Who hears of each look at the gap."""
         return self._watcher or (print_record if self.verbose >= from_verbose else None)
 
-    def _solve(self, problem: Problem, start: Factors | None = None) -> Solution:
+    def _solve(self, problem: Problem, start: Factors | None = None, seconds: float | None = None) -> Solution:
         callback = self._callback(from_verbose=1)
-        return solve(problem, self.solver, self.tol, self.max_steps, self.max_seconds, start, callback)
+        return solve_quietly(problem, self.solver, self.tol, self.max_steps, seconds, start, callback)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):
@@ -257,10 +259,15 @@ class ProvenEstimator(Settings, BaseEstimator):
 class SingleBeta(OneBeta):
     """Training at one ``beta``, from the last solution where ``warm_start`` asks for it and it fits."""
 
+    beta_: float
+
     def _train(self: Any, data: TrainingData) -> Solution:
-        problem = self._formulate(data, self.beta, self._seed())
+        budget = Budget(self.max_seconds)
+        with budget.within():
+            problem = self._formulate(data, parse_beta(self.beta), self._seed())
+        self.beta_ = problem.beta
         last = getattr(self, "solution_", None) if self.warm_start else None
-        return self._solve(problem, None if last is None else carried_over(last, problem))
+        return self._solve(problem, None if last is None else carried_over(last, problem), budget.left())
 
 
 def carried_over(last: Solution, problem: Problem) -> Factors | None:

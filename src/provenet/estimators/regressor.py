@@ -70,5 +70,6 @@ class ProvenRegressorCV(BetaSearch, _Regressor):
     a whitening of its own.
 
     Fitted, besides the attributes of `ProvenRegressor`: ``betas_`` (decreasing), ``cv_scores_`` (folds, betas),
-    ``beta_``, and ``path_``, the solutions on all the data from ``betas_[0]`` down to ``beta_``.
+    ``beta_``, and ``path_``, the solutions on all the data at ``betas_``.  A search that Ctrl-C or ``max_seconds``, a
+    limit of the whole fit, ends early has those that it reached, and warns.
     """

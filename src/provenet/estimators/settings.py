@@ -38,14 +38,14 @@ class Settings:
     """What all estimators have."""
 
     block: str | Block = setting("mlp", "a name, or a block object with settings of its own")
-    activation: str = setting("gated_relu", '"gated_relu", "relu" or "linear"')
+    activation: str = setting("gated_relu", '"gated_relu", "relu" or "linear"; a search tries each of a list of them')
     gates: str | Any = setting(
         "gaussian",
         'how gates are found: "gaussian", "between" (halfway between rows of different targets) or "trained" (the '
         'units of a ReLU network trained for a moment), "grow" (some Gaussian ones, to which those are added that pull '
         "hardest, up to ``n_gates``); or gate vectors of your own, or a torch network, whose units "
         'they are; for "relu" gates are activation patterns, and "all" enumerates every one there is, so that the '
-        "certificate speaks of all ReLU networks",
+        "certificate speaks of all ReLU networks; a search tries each of a list of names",
     )
     n_gates: int | Any = setting(100, 'how many; or gate vectors, or "all", as ``gates`` takes them')
     readout: str = setting(
@@ -59,7 +59,9 @@ class Settings:
     solver: str | Any = setting("auto", "as in `provenet.solve`")
     tol: float = setting(1e-4, "the relative gap to be certified")
     max_steps: int | None = setting(None, "as in `provenet.solve`")
-    max_seconds: float | None = setting(None, "as in `provenet.solve`")
+    max_seconds: float | None = setting(
+        None, "a limit of the whole fit, with its gates and folds; the certificate may take a second or a tenth more"
+    )
     verbose: int = setting(0, "1 prints each look at the gap, and how long gates took")
     random_state: Any = setting(0, "for the gates that are sampled")
     whiten: bool = setting(
@@ -87,7 +89,7 @@ class RegressorSettings(Settings):
 class OneBeta:
     """Of training at one β."""
 
-    beta: float = setting(0.1, "the weight decay")
+    beta: float | str = setting("0.02max", 'the weight decay, or a share of β_max: "0.01max"')
     warm_start: bool = setting(False, "begins at the last solution where sizes and gates agree")
 
 
@@ -95,8 +97,8 @@ class OneBeta:
 class ManyBetas:
     """Of choosing β."""
 
-    betas: int | Sequence[float] = setting(
-        20, "how many, log-spaced from β_max down to beta_ratio·β_max, or the values"
+    betas: int | Sequence[float | str] = setting(
+        20, 'how many, log-spaced from β_max down to beta_ratio·β_max, or the values, or shares of β_max: ["0.1max", …]'
     )
     beta_ratio: float = setting(1e-3, "the smallest β in parts of β_max")
     cv: Any = setting(5, "as in scikit-learn")

@@ -57,6 +57,11 @@ class Gauge(Placed, ABC):
         it would be another in these coordinates."""
         return self
 
+    def relaxed(self, outputs: int) -> Gauge:
+        """A gauge no larger, so that its polar is no smaller, which costs little to bound and is the same on every
+        machine: what β_max is told by."""
+        return self
+
     def inside(self, factors: Factors) -> Factors:
         """The neurons moved to where the program has them in any order of summation; where they are so, as they are."""
         return factors

@@ -1,52 +1,126 @@
-"""The files of a model folder: written so that a crash leaves no half model, read so that damage is noticed.
+"""The files of a model folder: written so that there is always a whole model, the old or the new, and read so that
+damage is noticed.
 
-``model.json`` is written last and holds the digests of the other files and of itself: a folder without it, or whose
-files are not those it names, is no model.
+A save writes all its files into a temporary folder inside the model's.  Renaming that to ``.next`` is the moment from
+which on the new model counts; then its files move to their places.  Who is killed before it leaves the old model, who
+is killed after it the new one: a reader takes each file from ``.next`` where it is still there.  ``model.json`` holds
+the digests of the other files and of itself.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from provenet.files import write_atomically
+from provenet.files import check_regular, flush_directory, read_regular, temporary_folder, write_atomically
+from provenet.memory import check_fits
 
 FORMAT = "provenet-model"
 VERSIONS = (1, 2)  # 2: with a free intercept, which older readers would leave out
 MODEL, TENSORS, CERTIFICATE, REPORT = "model.json", "model.safetensors", "certificate.json", "report.html"
+_NEXT = ".next"  # a model whose files are on their way to their places
+_TRIES = 5  # while others save into the same folder
+_COPIES = 3  # of a file in memory: its bytes, the tensors, the network
 
 
 def write_folder(folder: Path, header: dict[str, Any], tensors: bytes, certificate: dict[str, Any]) -> None:
     """Write the folder; whatever model was there before is replaced, and its report removed."""
     check_replaceable(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / MODEL).unlink(missing_ok=True)  # from here until the new one is written, the folder is no model
-    (folder / REPORT).unlink(missing_ok=True)
     files = {TENSORS: tensors, CERTIFICATE: _dump(certificate)}
-    for name, content in files.items():
-        write_atomically(folder / name, content)
     header = {"format": FORMAT, "version": VERSIONS[0]} | header
     header["files"] = {name: _sha256(content) for name, content in files.items()}
     header["digest"] = _digest(header)
-    write_atomically(folder / MODEL, _dump(header))
+    files[MODEL] = _dump(header)
+    staged = temporary_folder(folder / "model")
+    try:
+        for name, content in files.items():
+            write_atomically(staged / name, content)
+        _commit(staged, folder)
+    except BaseException:
+        shutil.rmtree(staged, ignore_errors=True)
+        raise
+    _settle(folder)
 
 
 def read_folder(folder: Path) -> tuple[dict[str, Any], bytes, dict[str, Any]]:
     """(header, tensors, certificate) of a folder whose every digest agrees."""
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder}: there is no such folder; a model is a folder with {MODEL} in it.")
-    header = _parse(folder / MODEL, _read(folder / MODEL))
+    for _ in range(_TRIES):
+        before = _stamp(folder)
+        try:
+            return _read_folder(folder)
+        except (ValueError, FileNotFoundError):
+            if _stamp(folder) == before:  # no one was saving meanwhile: it is damaged
+                raise
+    raise OSError(f"{folder}: another process keeps saving into it; try again.")
+
+
+def _read_folder(folder: Path) -> tuple[dict[str, Any], bytes, dict[str, Any]]:
+    header = _parse(folder / MODEL, _read(folder, MODEL))
     _check_header(folder / MODEL, header)
     contents = {}
     for name in (TENSORS, CERTIFICATE):
-        contents[name] = _read(folder / name)
+        contents[name] = _read(folder, name)
         if _sha256(contents[name]) != header["files"].get(name):
             raise ValueError(
                 f"{folder / name}: it is not the file that {MODEL} describes (edited, truncated or swapped)."
             )
     return header, contents[TENSORS], _parse(folder / CERTIFICATE, contents[CERTIFICATE])
+
+
+def holds_certified(folder: Path) -> bool:
+    """Whether there is a whole model with a certificate that says it holds."""
+    try:
+        return read_folder(folder)[2].get("status") == "certified"
+    except (ValueError, OSError):
+        return False
+
+
+def _commit(staged: Path, folder: Path) -> None:
+    """The one moment: ``staged`` becomes what the folder holds."""
+    for _ in range(_TRIES):
+        _settle(folder)  # another's save that was cut short, or is at it
+        try:
+            os.rename(staged, folder / _NEXT)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                raise
+        else:
+            flush_directory(folder)
+            return
+    raise OSError(f"{folder}: another process keeps saving into it; choose another folder.")
+
+
+def _settle(folder: Path) -> None:
+    """Bring the files of ``.next``, if there is one, to their places."""
+    following = folder / _NEXT
+    if not following.is_dir():
+        return
+    (folder / REPORT).unlink(missing_ok=True)  # of the model before
+    for name in (TENSORS, CERTIFICATE, MODEL):
+        with suppress(FileNotFoundError):  # it is in its place
+            os.replace(following / name, folder / name)
+    with suppress(OSError):  # a newer one is there already
+        following.rmdir()
+    flush_directory(folder)
+
+
+def _stamp(folder: Path) -> list[tuple[str, int, int]]:
+    """What changes when someone saves."""
+    found = []
+    for entry in os.scandir(folder):
+        with suppress(FileNotFoundError):
+            status = entry.stat(follow_symlinks=False)
+            found.append((entry.name, status.st_ino, status.st_mtime_ns))
+    return sorted(found)
 
 
 def check_replaceable(folder: Path) -> None:
@@ -55,8 +129,10 @@ def check_replaceable(folder: Path) -> None:
         raise FileExistsError(f"{folder}: it is a file; a model needs a folder.")
     if not folder.is_dir():
         return
+    if (folder / _NEXT / MODEL).exists():
+        return
     if (folder / MODEL).exists():
-        if FORMAT.encode() not in (folder / MODEL).read_bytes():
+        if FORMAT.encode() not in read_regular(folder / MODEL, links=False):
             raise FileExistsError(f"{folder / MODEL}: it is not provenet's; choose another folder.")
         return
     ours = {TENSORS, CERTIFICATE, REPORT}
@@ -80,11 +156,16 @@ def _check_header(path: Path, header: dict[str, Any]) -> None:
         raise ValueError(f"{path}: the digests of the other files are missing.")
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path}: it is missing, so {path.parent} is no (complete) model.") from None
+def _read(folder: Path, name: str) -> bytes:
+    """A file that no link stands for, and that fits into memory with what is made of it."""
+    if (folder / _NEXT).is_symlink():
+        raise OSError(f"{folder / _NEXT}: it is a link, which is not followed here; remove it.")
+    for path in (folder / _NEXT / name, folder / name):
+        with suppress(FileNotFoundError):
+            needed = _COPIES * check_regular(path, links=False)
+            check_fits(needed, f"{path}: reading it", "Load the model on a machine with more memory.")
+            return read_regular(path, links=False)
+    raise FileNotFoundError(f"{folder / name}: it is missing, so {folder} is no (complete) model.")
 
 
 def _parse(path: Path, content: bytes) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from provenet.variable import Factors
 _LARGEST_SAMPLE = 2**28  # numbers
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SavedModel:
     """A network with the settings of its problem, but not the data: `problem` and `certify` ask for them again.
 
@@ -58,6 +58,13 @@ class SavedModel:
             data=fingerprint(problem),
             weights=network_digest(network),
             **more,
+        )
+
+    def __repr__(self) -> str:
+        samples = " × ".join(map(str, self.data["samples"]))
+        return (
+            f"SavedModel({self.statement.block.name!r}, {self.statement.activation}, fitted on {samples}: "
+            f"{len(self.network.get_parameter('first'))} neurons, {self.certificate.status})"
         )
 
     @property

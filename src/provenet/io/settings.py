@@ -35,7 +35,7 @@ def encode(name: str, value: Any) -> Any:
     if isinstance(value, dict):
         return {"pairs": [[encode(name, k), encode(name, v)] for k, v in value.items()]}
     if isinstance(value, (list, tuple)):
-        return {"list": [encode(name, item) for item in value]}
+        return {"tuple" if isinstance(value, tuple) else "list": [encode(name, item) for item in value]}
     warnings.warn(
         f"{name}: {value!r} cannot be written to a file; the loaded model has the default instead.", stacklevel=4
     )
@@ -54,6 +54,8 @@ def decode(value: Any) -> Any:
         return {decode(k): decode(v) for k, v in take(value, "pairs", list)}
     if "float" in value:
         return float(take(value, "float", str))
+    if "tuple" in value:
+        return tuple(decode(item) for item in take(value, "tuple", list))
     if "list" in value:
         return [decode(item) for item in take(value, "list", list)]
     return NotSaved

@@ -18,7 +18,8 @@ from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from provenet.blocks import CNN, MLP
-from provenet.files import write_atomically
+from provenet.files import check_regular, read_regular, write_atomically
+from provenet.memory import check_fits
 from provenet.statement import Statement
 from provenet.variable import Factors
 
@@ -35,8 +36,9 @@ def read_state(path: Path) -> dict[str, Tensor]:
             f"{path}: weights are read from .safetensors files, which hold tensors and nothing else; write one with "
             "safetensors.torch.save_file(net.state_dict(), 'net.safetensors')."
         )
+    check_fits(3 * check_regular(path), f"{path}: reading it", "Read it on a machine with more memory.")
     try:
-        return safetensors.torch.load(path.read_bytes())
+        return safetensors.torch.load(read_regular(path))
     except (SafetensorError, ValueError) as error:
         raise ValueError(f"{path}: it is not a safetensors file ({error}).") from None
 

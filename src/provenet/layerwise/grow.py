@@ -77,13 +77,14 @@ class Growth:
                 if not done:
                     raise
                 break
-            if checkpoint is not None and known is None:
+            if checkpoint is not None and known is None and stage.complete:
                 checkpoint.keep_stage(number, stage)
             if done and not self.patient and _worse(stage, done[-1]):
                 break
             done.append(stage)
-            if stage.filters == 0 and stage.module.passes == "features":
-                break  # all its neurons are zero: there is nothing to pass on
+            nothing = stage.filters == 0 and stage.module.passes == "features"  # all its neurons are zero
+            if nothing or not stage.complete:
+                break
             rows = Made(rows, stage.module, passed=True)
             aside = None if aside is None else Made(aside, stage.module, passed=True)
         return done
@@ -124,6 +125,7 @@ class Growth:
                 epochs=trained.epochs,
                 seconds=time.perf_counter() - began,
                 reason=trained.reason,
+                complete=trained.complete,
             )
         finally:
             self.store.release(seen)
@@ -151,6 +153,7 @@ class _Trained:
     engine: str
     epochs: int
     reason: str = ""
+    complete: bool = True
 
 
 @dataclass(frozen=True)
@@ -199,11 +202,18 @@ class _Work:
         )
         before = None if checkpoint is None else checkpoint.training(self.number, self.frame)
         at = before or minibatches.start()
-        for at in minibatches.run(at):  # noqa: B020 — where it stands is where it goes on
-            if checkpoint is not None:
-                checkpoint.keep_training(self.number, self._with(at.network, None), at)
-            done = at.epoch / minibatches.epochs
-            report("training", done, at.seconds, at.epoch, minibatches.epochs, at.loss, at.score)
+        try:
+            for at in minibatches.run(at):  # noqa: B020 — where it stands is where it goes on
+                if checkpoint is not None:
+                    checkpoint.keep_training(self.number, self._with(at.network, None), at)
+                done = at.epoch / minibatches.epochs
+                report("training", done, at.seconds, at.epoch, minibatches.epochs, at.loss, at.score)
+        except KeyboardInterrupt:
+            if at.epoch == 0:
+                raise
+            reason = f"training was interrupted in epoch {at.epoch + 1} of {minibatches.epochs}"
+            network = minibatches.gated(at.network)
+            return _Trained(self._with(network, None), None, "minibatch", at.epoch, reason, complete=False)
         stage = self._with(at.network, None)
         if not growth.certify:
             return _Trained(stage, None, "minibatch", at.epoch, "none was asked for")

@@ -74,7 +74,7 @@ class Minibatches:
         optimiser = self._optimiser(network, at.optimiser)
         for epoch in range(at.epoch, self.epochs):
             if epoch == self.switch:
-                network = with_gates(network, self.layer, self.seed)
+                network = self.gated(network)
                 optimiser = self._optimiser(network, {})
             loss, score = self._epoch(network, optimiser, epoch)
             if not np.isfinite(loss):
@@ -84,11 +84,15 @@ class Minibatches:
                 )
             last = epoch + 1 == self.epochs
             if last:
-                if self.switch == self.epochs:  # all epochs went into the gates
-                    network = with_gates(network, self.layer, self.seed)
+                network = self.gated(network)  # where all epochs went into the gates
                 balance(network)
             state = {} if last else optimiser.state
             yield Training(network, epoch + 1, state, time.perf_counter() - began, loss, score)
+
+    def gated(self, network: TwoLayer) -> TwoLayer:
+        """The network with its gates fixed, as the layer has it."""
+        to_fix = network.relu and self.layer.activation == "gated_relu"
+        return with_gates(network, self.layer, self.seed) if to_fix else network
 
     def _epoch(self, network: TwoLayer, optimiser: Optimiser, epoch: int) -> tuple[float, float]:
         """One pass over all samples, in an order that seed and epoch decide: (mean loss, mean score)."""

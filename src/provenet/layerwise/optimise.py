@@ -20,11 +20,11 @@ class Optimiser(ABC):
         """Along the weights' gradients, which are used up."""
         for place, weight in enumerate(self.weights):
             assert weight.grad is not None
-            weight -= rate * self.direction(str(place), weight.grad)
+            weight -= rate * self.direction(str(place), weight.grad, weight)
             weight.grad = None
 
     @abstractmethod
-    def direction(self, place: str, gradient: Tensor) -> Tensor: ...
+    def direction(self, place: str, gradient: Tensor, weight: Tensor) -> Tensor: ...
 
     def _kept(self, name: str, like: Tensor) -> Tensor:
         if name not in self.state:
@@ -37,16 +37,17 @@ class SGD(Optimiser):
 
     momentum = 0.9
 
-    def direction(self, place: str, gradient: Tensor) -> Tensor:
+    def direction(self, place: str, gradient: Tensor, weight: Tensor) -> Tensor:
         return self._kept(f"{place}.momentum", gradient).mul_(self.momentum).add_(gradient)
 
 
 class Adam(Optimiser):
-    """Kingma and Ba (2015), with their defaults."""
+    """Kingma and Ba (2015), with their defaults, but for steps in units of the weights' own size: so one rate does for
+    stages of all sizes, and for inputs of all scales."""
 
     first, second, tiny = 0.9, 0.999, 1e-8
 
-    def direction(self, place: str, gradient: Tensor) -> Tensor:
+    def direction(self, place: str, gradient: Tensor, weight: Tensor) -> Tensor:
         count = self._kept(f"{place}.count", torch.zeros((), dtype=torch.float64)).add_(1)
         mean = self._kept(f"{place}.mean", gradient).lerp_(gradient, 1 - self.first)
         square = (
@@ -56,7 +57,8 @@ class Adam(Optimiser):
         )
         steps = float(count)
         size = square.sqrt().div_((1 - self.second**steps) ** 0.5).add_(self.tiny)
-        return mean / size / (1 - self.first**steps)
+        own = weight.square().mean().sqrt()
+        return mean / size * (own / (1 - self.first**steps))
 
 
 OPTIMISERS: dict[str, type[Optimiser]] = {"sgd": SGD, "adam": Adam}

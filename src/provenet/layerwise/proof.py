@@ -9,7 +9,7 @@ from math import prod
 from torch import Tensor
 
 from provenet.certificates import Certificate
-from provenet.layerwise.inputs import Inputs
+from provenet.layerwise.inputs import Held, Inputs
 from provenet.nn import TwoLayer
 from provenet.proofs import certify
 from provenet.statement import Statement
@@ -37,10 +37,11 @@ def stage_certificate(
     """The certificate, or why there is none; a stage without one is kept all the same."""
     if network.relu and inputs.n * prod(inputs.shape) * len(network.first) > _RELU_NUMBERS:
         return None, "bounding all ReLU neurons on so many samples takes too long; gated_relu is certified"
+    data = (inputs.array, targets.numpy()) if isinstance(inputs, Held) else Batches(inputs, targets)
     try:
         return certify(
             network,
-            Batches(inputs, targets),
+            data,
             loss=statement.loss,
             beta=statement.beta,
             tol=tol,

@@ -22,6 +22,7 @@ class TrainedStage:
     on these, whose digest is ``below``, and says nothing of the deep network.  None: there is none, and ``reason`` says
     why.  inputs: the digest of the inputs.  score: on samples it was trained on; validation: on those set aside.
     filters: neurons whose features are passed on.  seconds: training and certificate.
+    complete: whether its training came to its end; Ctrl-C keeps what the last epoch left.
     """
 
     module: Stage
@@ -36,6 +37,7 @@ class TrainedStage:
     epochs: int
     seconds: float
     reason: str = ""
+    complete: bool = True
 
     def to_dict(self) -> dict[str, Any]:
         """All but the module, ready for JSON."""

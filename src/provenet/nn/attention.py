@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from provenet.nn.base import Neurons, OnTokens
+from provenet.nn.base import Neurons, OnTokens, in_precision_of
 from provenet.nn.settings import AttentionScale
 
 
@@ -35,7 +35,7 @@ class SelfAttention(OnTokens):
         """x as it is worked on, tokens that are not there set to zero."""
         if x.ndim != 3 or x.shape[2] != self.d:
             raise ValueError(f"x: tokens of shape (b, s, {self.d}) are needed, got {tuple(x.shape)}.")
-        x = x.to(self.first.dtype)
+        x = in_precision_of(self.first, x)
         if mask is not None:
             if mask.shape != x.shape[:2]:
                 raise ValueError(f"mask: shape {tuple(x.shape[:2])} is needed, got {tuple(mask.shape)}.")

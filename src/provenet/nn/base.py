@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -125,7 +126,7 @@ class TwoLayer(nn.Module):
         """Σ_j B(h_j, v_j) of the hidden values."""
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.lift(x.to(self.first.dtype))
+        x = self.lift(in_precision_of(self.first, x))
         return self.biased(self.output(x, self.activated(x, self.hidden(x, self.first))))
 
     def biased(self, output: Tensor) -> Tensor:
@@ -136,7 +137,7 @@ class TwoLayer(nn.Module):
         """The activated hidden values, as a next block takes them: (b, N) of samples in a table; (b, N, …) of images
         and sequences, neurons as channels; (b, s, N) of tokens, neurons last, or (b, s, N·r) where a neuron has r
         values a token, one neuron after the other."""
-        x = self.lift(x.to(self.first.dtype))
+        x = self.lift(in_precision_of(self.first, x))
         return self.laid_out(self.activated(x, self.hidden(x, self.first)))
 
     neuron_axis: int = -1  # of `features`
@@ -196,6 +197,18 @@ class OnTokens(TwoLayer):
 def read_out(tokens: Tensor, readout: str) -> Tensor:
     """(b, s, c) → (b, c) for ``mean``, as it is for ``tokens``."""
     return tokens.mean(1) if readout == "mean" else tokens
+
+
+def in_precision_of(weights: Tensor, x: Tensor) -> Tensor:
+    """x as numbers of the weights' kind; a warning where that rounds them."""
+    if x.dtype == torch.float64 and weights.dtype != torch.float64:
+        kind = str(weights.dtype).removeprefix("torch.")
+        warnings.warn(
+            f"x: its float64 numbers are rounded to {kind}, the precision of the module; use module.double(), or "
+            f"x.to({weights.dtype}).",
+            stacklevel=6,
+        )
+    return x.to(weights.dtype)
 
 
 def transformable(x: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ def _first_pass(network: TwoLayer, stream: Stream, own: OwnGates) -> _Seen:
         own.remember(gates)
         here = block.size(batch.X)
         unit = power_of_four(here)
-        operator = data.operator(gates, unit)
+        operator = data.operator(gates, unit).once()
         predictions.append(prediction)
         convex.append(operator.forward_factors(neurons) * unit**block.degree)
         targets.append(batch.Y)

@@ -32,7 +32,7 @@ from provenet.nn.foreign import Reading, read_module
 from provenet.polar.everywhere import Pull, climb, strongest
 from provenet.problem import Problem
 from provenet.proofs.improve import improved, objective
-from provenet.solvers.solve import solve
+from provenet.solvers.solve import solve_quietly
 from provenet.statement import Scope
 from provenet.variable import Factors
 from provenet.vectors import power_of_two
@@ -59,7 +59,7 @@ def certify_relu(read: Reading, pose: Callable[[Any], Problem], tol: float, shar
     certificate = everyone.judged(network, every, tol)
     candidates = [everyone.escape(network)]
     if sharpen > 0:
-        best = solve(pose(_GATES) if every is None else every, tol=min(tol, 1e-4) / 4, max_seconds=sharpen)
+        best = solve_quietly(pose(_GATES) if every is None else every, "auto", min(tol, 1e-4) / 4, max_seconds=sharpen)
         solved: TwoLayer = best.network()  # type: ignore[assignment]
         with deadline.within(max(1.0, 0.1 * sharpen)):  # a bound holds whenever its search ends
             other = everyone.judged(solved, None, tol) if every is None else best.certificate
@@ -186,7 +186,7 @@ def _among_its_own(read: Reading, pose: Callable[[Any], Problem], tol: float, sh
     certificate = network_certificate(problem, network, tol)
     if not sharpen > 0:
         return certificate
-    best = solve(problem, tol=min(tol, 1e-4) / 4, max_seconds=sharpen)
+    best = solve_quietly(problem, "auto", min(tol, 1e-4) / 4, max_seconds=sharpen)
     certificate = certificate.sharpened(best.certificate)
     return replace(certificate, better=_best([best.network()], read, problem))  # type: ignore[list-item]
 

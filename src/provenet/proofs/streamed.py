@@ -48,11 +48,12 @@ class OwnGates:
     def __len__(self) -> int:
         return self.block.groups * self._in_group
 
-    def on(self, data: OnData) -> Gates:
-        """These gates on a batch: groups·m of them."""
+    def on(self, data: OnData, again: bool = False) -> Gates:
+        """These gates on a batch: groups·m of them.  again: an earlier pass found that rounding decides of none."""
         if self.vectors is None:
             return data.open_gates()
-        B, patterns = len(data.groups), [rows.decided(self.vectors) for rows in data.groups]
+        vectors, B = self.vectors, len(data.groups)
+        patterns = [rows.opened(vectors) if again else rows.decided(vectors) for rows in data.groups]
         group = torch.arange(B).repeat_interleave(self._in_group) if B > 1 else None
         return Gates(self.vectors.repeat(B, 1), torch.cat(patterns), group)
 
@@ -92,7 +93,8 @@ class _Slack:
 
 
 class StreamedOperator(Operator):
-    """gates: which of the module's gates are this operator's, (P,).  Inputs are divided by ``scale``."""
+    """gates: which of the module's gates are this operator's, (P,).  Inputs are divided by ``scale``.  It is made after
+    a first pass, which has seen to it that rounding decides of no gate."""
 
     space = Space()
     remembered = ("_known",)
@@ -107,7 +109,7 @@ class StreamedOperator(Operator):
         statement, c = self.stream.statement, self.output_shape[-1]
         for batch in self.stream:
             data = statement.block.on(batch.X, c, statement.readout, batch.mask)
-            yield batch.rows, data.operator(self.own.on(data), self.scale).restrict(self.gates)
+            yield batch.rows, data.operator(self.own.on(data, again=True), self.scale).restrict(self.gates).once()
 
     def forward(self, stack: Stack) -> Tensor:
         return self._gathered(lambda operator: operator.forward(stack))

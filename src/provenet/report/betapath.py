@@ -8,12 +8,15 @@ import numpy as np
 
 from provenet.report.canvas import INK, Drawing, canvas, log_axis, readable_ticks
 from provenet.report.figures import SMALLEST_GAP
-from provenet.report.numerals import count, number
+from provenet.report.numerals import count, gap_number, number
 from provenet.solvers import Solution
 
 
-def beta_path(here: Solution, solutions: Sequence[Solution], scores: Sequence[float], score_name: str) -> list[Drawing]:
-    """Objective, gap, score and neurons along β; a dashed line marks the solution that the report is of."""
+def beta_path(
+    here: Solution, solutions: Sequence[Solution], scores: Sequence[float], score_name: str, chosen: bool = False
+) -> list[Drawing]:
+    """Objective, gap, score and neurons along β; a dashed line marks the solution that the report is of, which
+    validation has ``chosen`` or not."""
     at = here.problem.beta / here.problem.beta_max
     relative = np.array([s.problem.beta / s.problem.beta_max for s in solutions])
     certificates = [s.certificate for s in solutions]
@@ -23,7 +26,10 @@ def beta_path(here: Solution, solutions: Sequence[Solution], scores: Sequence[fl
     few, many = neurons[int(relative.argmax())], neurons[int(relative.argmin())]
     best = int(np.nanargmax(scores)) if np.isfinite(scores).any() else None
     high = "" if best is None else f"Highest at β = {number(relative[best])} β_max: {number(float(scores[best]), 4)}."
-    proofs = f"{proven} of {count(len(gaps), 'point')} certified; the largest gap is {number(gaps.max())}."
+    if chosen:
+        best = int(np.abs(relative - at).argmin())
+        high += f" Validation chose β = {number(relative[best])} β_max, the large dot."
+    proofs = f"{proven} of {count(len(gaps), 'point')} certified; the largest gap is {gap_number(gaps.max())}."
     sizes = f"{count(few, 'neuron').capitalize()} at the largest β, {many:,} at the smallest."
     objectives = [c.primal for c in certificates]
     return [

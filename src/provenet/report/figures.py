@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 
 from provenet.report.anatomy import Anatomy
 from provenet.report.canvas import DENSE, INK, Drawing, canvas, ink, log_axis, readable_ticks
-from provenet.report.numerals import count, number, seconds
+from provenet.report.numerals import count, gap_number, number, seconds
 from provenet.solvers import Record
 
 _GATES_SHOWN = 60
@@ -36,7 +36,7 @@ def objective(history: Sequence[Record]) -> Drawing:
         return drawn.drawing(
             "Closing in",
             "The best possible objective lies in the shaded band, between the lower bound and the best network so far. "
-            f"The band ends at a width of {number(primal[-1] - dual[-1])}.",
+            f"The band ends at a width of {gap_number(primal[-1] - dual[-1], primal[-1])}.",
         )
 
 
@@ -75,8 +75,9 @@ def gap(history: Sequence[Record], tol: float) -> Drawing:
         top.tick_params(length=0)
         return drawn.drawing(
             "The gap falls",
-            f"The share of the objective that is not yet proven necessary, at each look: {number(best[0])} at first, "
-            f"{number(best[-1])} after {count(int(step[-1]), 'step')} and {seconds(float(time[-1]))}.",
+            "The share of the objective that is not yet proven necessary, at each look: "
+            f"{gap_number(best[0])} at first, {gap_number(best[-1])} after {count(int(step[-1]), 'step')} and "
+            f"{seconds(float(time[-1]))}.",
         )
 
 

@@ -20,6 +20,11 @@ def number(x: float | Decimal, digits: int = 3, rounding: str = ROUND_HALF_EVEN)
     return _write(rounded, rounded.adjusted())
 
 
+def gap_number(gap: float, of: float = 1.0, digits: int = 3) -> str:
+    """A gap of objectives of size ``of``: zero where it is rounding, and never below."""
+    return "0" if gap < 1e-15 * abs(of) else number(gap, digits)
+
+
 def count(n: int, noun: str = "", plural: str = "") -> str:
     """1,797 samples; 1 sample; no samples."""
     if not noun:

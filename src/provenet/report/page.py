@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from provenet.files import write_atomically
@@ -20,7 +21,7 @@ from provenet.report.canvas import Drawing, plain
 from provenet.report.fit import Fit, Predict, evaluate, training_score
 from provenet.report.maps import network_map
 from provenet.report.nouns import sample_shape
-from provenet.report.numerals import count, number, outward, seconds
+from provenet.report.numerals import count, gap_number, number, outward, seconds
 from provenet.report.quality import quality
 from provenet.report.tables import Table
 from provenet.report.weights import weight_pictures
@@ -45,9 +46,18 @@ def report(
         "classes": getattr(estimator, "classes_", None),
         "feature_names": getattr(estimator, "feature_names_in_", None),
         "path": path,
-        "scores": None if path is None else estimator.cv_scores_.mean(axis=0)[: len(path)],
+        "scores": None if path is None else _mean_scores(estimator.cv_scores_),
     }
     return write_report(target, **(own | {"X": X, "y": y, "mask": mask} | content))
+
+
+def _mean_scores(scores: np.ndarray) -> np.ndarray | None:
+    """Of each β, by the folds that scored it; None where none did."""
+    there = ~np.isnan(scores)
+    if not there.any():
+        return None
+    sums = np.where(there, scores, 0.0).sum(axis=0)
+    return np.divide(sums, there.sum(axis=0), out=np.full(len(sums), np.nan), where=there.any(axis=0))
 
 
 def render_report(
@@ -62,27 +72,38 @@ def render_report(
     title: str | None = None,
     feature_names: Sequence[str] | None = None,
     mask: Any = None,
+    source: str | None = None,
+    judged_on: str | None = None,
 ) -> str:
     """The page as a string; the same arguments give the same page.
 
     X, y: samples and labels or values to judge the network on, with their ``mask`` if tokens are missing; its training
     data if left out.  ``predict`` maps X to
     labels or values and ``classes`` names the outputs; without them the network's outputs are read.  ``path``:
-    solutions along β, and ``scores`` one number for each (training accuracy or R² if left out).
+    solutions along β, and ``scores`` of validation, one number for each (training accuracy or R² if left out); a path
+    without them leads the page.  ``source``: where the data came from, file and target.  ``judged_on``: "training" or
+    "test", what X and y are.
     """
     if scores is not None and (path is None or len(scores) != len(path)):
         raise ValueError("scores: give one score for each solution of path.")
     fit = evaluate(solution, X, y, predict, classes, mask)
     anatomy = dissect(solution)
     features = _feature_names(fit, feature_names)
+    kind = "training" if X is None else judged_on or ""
+    if title is None:
+        title = (
+            _title(solution, source)
+            if path is None or scores is not None
+            else f"A path in β: {_title(solution, source)}"
+        )
     context = {
-        "title": plain(title or _title(solution)),
+        "title": plain(title),
         "verdict": words.verdict(solution.problem, solution.certificate, solution.status),
-        "tiles": _tiles(solution, fit, anatomy),
+        "tiles": _tiles(solution, fit, anatomy, kind),
         "meaning": words.meaning(solution.problem, solution.certificate),
         "limits": words.limits(solution.problem, solution.certificate),
         "sections": _sections(solution, fit, anatomy, features, path, scores),
-        "tables": tables.all_tables(solution, fit, features, _versions()),
+        "tables": tables.all_tables(solution, fit, features, _versions(), source),
     }
     return _environment().get_template("report.html.j2").render(context)
 
@@ -93,31 +114,35 @@ def _environment() -> Environment:
     return Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
 
 
-def _title(solution: Solution) -> str:
+def _title(solution: Solution, source: str | None = None) -> str:
     name, X = tables.network_name(solution), solution.problem.X
+    if source is not None:
+        return f"{name} on {source}"
     if X.ndim == 2:
         return f"{name} on {count(X.shape[0])} × {X.shape[1]} data"
     return f"{name} on {count(X.shape[0], 'sample')} of {sample_shape(solution.problem)}"
 
 
-def _tiles(solution: Solution, fit: Fit, anatomy: Anatomy) -> list[tuple[str, str, str]]:
-    """(name, number, remark) of what matters most."""
+def _tiles(solution: Solution, fit: Fit, anatomy: Anatomy, kind: str) -> list[tuple[str, str, str]]:
+    """(name, number, remark) of what matters most; ``kind`` of data: training, test, or not known."""
     certificate = solution.certificate
     lower, upper = outward(min(certificate.dual, certificate.primal), certificate.primal)
     if fit.labels is not None:
         right, total = fit.n_right, fit.truth.size
-        score = ("Accuracy", words.share_right(right, total), f"{count(right)} of {count(total)} right")
+        score = ("accuracy", words.share_right(right, total), f"{count(right)} of {count(total)} right")
     else:
         score = ("R²", number(fit.score), "of the variance, explained")
+    named = f"{kind} {score[0]}".strip()
     return [
         ("Objective", upper, "of this network"),
         ("Lower bound", lower, "for every network in scope"),
-        ("Relative gap", number(max(certificate.relative_gap, 0.0), 2), f"{number(certificate.tol)} asked for"),
-        score,
+        ("Relative gap", gap_number(certificate.relative_gap, digits=2), f"{number(certificate.tol)} asked for"),
+        (named[0].upper() + named[1:], *score[1:]),
         (
             f"{anatomy.noun.capitalize()}s",
             count(solution.factors.n_neurons),
-            f"behind {anatomy.n_active} of {count(anatomy.n_gates, 'gate')}",
+            (f"{count(anatomy.n_neurons)} of some size, " if anatomy.negligible else "")
+            + f"behind {anatomy.n_active} of {count(anatomy.n_gates, 'gate')}",
         ),
         ("Time", seconds(solution.seconds), f"{count(solution.steps, 'step')} of {solution.method}"),
     ]
@@ -149,13 +174,15 @@ def _sections(
     sections.append(("What is inside", words.inside(solution), inside))
     if path and solution.problem.beta_max > 0:
         classify = fit.labels is not None
-        name = "Score" if scores is not None else "Training accuracy" if classify else "Training R²"
+        name = "Validation score" if scores is not None else "Training accuracy" if classify else "Training R²"
         values = scores if scores is not None else [training_score(s, classify) for s in path]
         text = (
             "At β_max the zero network is the best; below it neurons come in, and the fit gets closer. "
-            "The dotted line marks this report's β."
+            + ("The dotted line marks the β that validation chose." if scores is not None else "")
+            + ("The dotted line marks the last β, of which the rest of this page speaks." if scores is None else "")
         )
-        sections.append(("The path in β", text, beta_path(solution, path, values, name)))
+        drawn = ("The path in β", text, beta_path(solution, path, values, name, chosen=scores is not None))
+        sections.insert(len(sections) if scores is not None else 0, drawn)
     return sections
 
 

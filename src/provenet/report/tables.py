@@ -12,7 +12,7 @@ from provenet.problem import Problem
 from provenet.report.canvas import shortened
 from provenet.report.fit import Fit
 from provenet.report.nouns import has_tokens, nouns, sample_shape
-from provenet.report.numerals import count, number, outward, seconds
+from provenet.report.numerals import count, gap_number, number, outward, seconds
 from provenet.report.words import LOSSES
 from provenet.solvers import Solution
 from provenet.statement import Scope
@@ -45,8 +45,10 @@ class Table:
     note: str = ""
 
 
-def all_tables(solution: Solution, fit: Fit, features: Sequence[str], versions: Mapping[str, str]) -> list[Table]:
-    tables = [_certificate(solution), _run(solution), _settings(solution), _data(solution, fit)]
+def all_tables(
+    solution: Solution, fit: Fit, features: Sequence[str], versions: Mapping[str, str], source: str | None = None
+) -> list[Table]:
+    tables = [_certificate(solution), _run(solution), _settings(solution), _data(solution, fit, source)]
     if fit.points.ndim == 2:
         tables.append(_features(fit, features))
     return [*tables, Table("Versions", (), list(versions.items()))]
@@ -67,8 +69,8 @@ def _certificate(solution: Solution) -> Table:
         ("status", c.status.replace("_", " ")),
         ("objective (primal)", upper),
         ("lower bound (dual)", lower),
-        ("gap", number(max(c.gap, 0.0))),
-        ("relative gap", f"{number(max(c.relative_gap, 0.0))} ({number(c.tol)} asked for)"),
+        ("gap", gap_number(c.gap, c.primal)),
+        ("relative gap", f"{gap_number(c.relative_gap)} ({number(c.tol)} asked for)"),
         ("strongest pull ÷ β", number(c.polar_max / c.beta, 9)),
         ("how the pull was bounded", c.bound),
         ("scope", f"{c.scope}: {_scope(solution)}"),
@@ -134,10 +136,11 @@ def _setting(value: object) -> str:
     return " × ".join(map(str, value)) if isinstance(value, tuple) else shortened(value, 60)
 
 
-def _data(solution: Solution, fit: Fit) -> Table:
+def _data(solution: Solution, fit: Fit, source: str | None) -> Table:
     problem = solution.problem
     weight = problem.loss.sample_weight
-    rows = [
+    rows = [] if source is None else [("from", source)]
+    rows += [
         ("trained on", count(problem.X.shape[0], "sample")),
         ("shape of a sample", sample_shape(problem)),
         ("outputs", count(problem.program.operator.output_shape[-1])),

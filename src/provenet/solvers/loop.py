@@ -27,6 +27,7 @@ State = TypeVar("State")
 
 _BEYOND = 1.01  # a polar this much beyond β, and zero is far from optimal
 _WORTH_MIXING = 3e8  # multiply-adds of A(Z) from which on a search for a better dual point costs less than steps do
+_CLOSE = 0.3  # a relative gap: while it is larger, gradients are too far apart for their mixtures to prove much
 _WORTH_PROVING = 0.05  # of the gap: what a mixture must promise, to have its polars bounded
 
 
@@ -92,9 +93,11 @@ class Method(ABC, Generic[State]):
         """What it would take for a program that it does not refuse; cheap to ask, as `refuses` is."""
         return Offer(self.memory(task.program))
 
-    def pause(self, program: Program[Any]) -> int:
-        """Steps between two looks, for a program of this size."""
-        return self.check_every
+    def pause(self, program: Program[Any], step: int) -> int:
+        """Steps until the next look.  A look costs about as much as a step: long runs can wait a tenth of their
+        length."""
+        every = self.check_every
+        return every if every == 1 else min(max(step // 10, every), 10 * every)
 
     def ends(self, program: Program[Any]) -> bool:
         """Whether nothing follows where it was asked for by name; else those that finish do, if it stops short."""
@@ -221,14 +224,13 @@ class _Course:
             return Status.SOLVED
         progress_gap, since_progress, next_look = math.inf, 0, 0
         max_steps = method.max_steps if self.limits.max_steps is None else self.limits.max_steps
-        pause = method.pause(program)
         self.state = method.init(program, start)
         while True:
             out_of_steps, out_of_time = self.step >= max_steps, deadline.over()
             finished = method.finished(self.state)
             if self.step >= next_look or out_of_steps or out_of_time or finished:
-                next_look = self.step + _until_next_look(self.step, pause)
-                own, gap = self._look()
+                next_look = self.step + method.pause(program, self.step)
+                gap = self._look()
                 if not _finite(gap):
                     return Status.NONFINITE
                 record = self._record(gap)
@@ -244,7 +246,7 @@ class _Course:
                     return Status.TIME_LIMIT if out_of_time else Status.MAX_STEPS
                 if finished or since_progress >= method.patience:
                     return Status.STALLED
-                self.state = method.look(program, self.state, own)
+                self.state = method.look(program, self.state, gap)
             self.state = method.step(program, self.state)
             self.step += 1
 
@@ -253,14 +255,13 @@ class _Course:
         if self.state is None or self.seen == self.step:
             return
         with deadline.within(0.0):
-            _, gap = self._look()
+            gap = self._look()
         if _finite(gap):
             self._record(gap)
 
-    def _look(self) -> tuple[Gap, Gap]:
-        """The gap where the run stands, by its own gradient, and by the best dual point so far; the best point is kept.
-
-        They are the same where points are not mixed."""
+    def _look(self) -> Gap:
+        """The gap where the run stands, by its own gradient, or, where points are mixed, by the best dual point so far;
+        the best point is kept."""
         point = self.method.point(self.program, self.state)
         if self.at_zero is not None and point.penalty == 0 and not bool(point.prediction.any()):  # most begin there
             own = self.at_zero
@@ -268,7 +269,7 @@ class _Course:
             own = duality_gap(self.program, point.prediction, point.penalty)
         self.seen = self.step
         if not _finite(own):
-            return own, own
+            return own
         self.judged = better(self.judged, own.at)
         gap = own if self.mixture is None else self._by_best_dual(own, self.mixture)
         self.proven = better(self.proven, self.judged, point.dual)
@@ -278,14 +279,14 @@ class _Course:
         if gap.absolute < self.best_gap if exact else gap.primal < self.best_primal:
             self.best, self.best_primal = point, gap.primal
         self.best_gap = min(self.best_gap, gap.absolute)
-        return own, gap
+        return gap
 
     def _by_best_dual(self, own: Gap, mixture: Mixture) -> Gap:
         """The gap by whatever proves most: a mixture of the gradients seen, where that promises to."""
         mixture.add(own.at.theta, own.pull)
         known = -math.inf if self.judged is None else self.judged.lower
         open_gap = own.primal - known
-        if open_gap > self.limits.tol * abs(own.primal):
+        if self.limits.tol < open_gap / abs(own.primal) < _CLOSE:
             theta = mixture.better(known, _WORTH_PROVING * open_gap)
             if theta is not None:
                 self.judged = better(self.judged, judged(self.program, theta, final=False))
@@ -304,11 +305,6 @@ def better(*points: DualPoint | None) -> DualPoint | None:
 
 def _finite(gap: Gap) -> bool:
     return math.isfinite(gap.primal) and math.isfinite(gap.polar_max)
-
-
-def _until_next_look(step: int, check_every: int) -> int:
-    """A look costs about as much as a step: long runs can wait a tenth of their length."""
-    return check_every if check_every == 1 else min(max(step // 10, check_every), 10 * check_every)
 
 
 def _gap_at_zero(program: Program, zero: Point) -> Gap:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any
 
@@ -11,8 +13,10 @@ import numpy as np
 from provenet.problem import Problem
 from provenet.solvers.loop import Callback, Method
 from provenet.solvers.solution import Solution
-from provenet.solvers.solve import solve
+from provenet.solvers.solve import solve_quietly
 from provenet.solvers.status import Status
+
+_SHORTEST = 1e-3  # seconds: at least one solution is looked for
 
 
 def path(
@@ -29,22 +33,46 @@ def path(
     """Solutions of ``problem`` at strictly decreasing β, each warm-started from the one before.
 
     ``betas``: the values themselves, or how many, log-spaced from β_max (where the zero network is optimal) down to
-    ``beta_ratio``·β_max.  Limits and ``tol`` hold for each β; ``callback`` sees every look at a gap, ``progress``
-    every solution.  Ctrl-C ends the path after the solution it interrupted.
+    ``beta_ratio``·β_max.  ``tol`` and ``max_steps`` hold for each β, ``max_seconds`` for the whole path; ``callback``
+    sees every look at a gap, ``progress`` every solution.  Ctrl-C and the end of the time end the path after the
+    solution they interrupt: what was found until then is returned.
     """
+    solutions: list[Solution] = []
+    with suppress(KeyboardInterrupt):  # between two solutions
+        for found in along(problem, betas, method, tol, beta_ratio, max_steps, max_seconds, callback):
+            solutions.append(found)
+            if progress is not None:
+                progress(found)
+    if not solutions:
+        raise KeyboardInterrupt
+    return solutions
+
+
+def along(
+    problem: Problem,
+    betas: int | Sequence[float],
+    method: str | Method[Any] = "auto",
+    tol: float = 1e-6,
+    beta_ratio: float = 1e-3,
+    max_steps: int | None = None,
+    max_seconds: float | None = None,
+    callback: Callback | None = None,
+) -> Iterator[Solution]:
+    """As `path`, one solution after the other."""
+    began = time.perf_counter()
     grid = beta_grid(problem.beta_max, betas, beta_ratio) if isinstance(betas, int) else list(betas)
     _check_decreasing(grid)
-    solutions: list[Solution] = []
+    last: Solution | None = None
     for beta in grid:
-        start = solutions[-1].factors if solutions else None
-        at = solutions[-1].problem if solutions else problem  # it may have grown
-        found = solve(at.with_beta(beta), method, tol, max_steps, max_seconds, start, callback)
-        solutions.append(found)
-        if progress is not None:
-            progress(found)
-        if found.status is Status.INTERRUPTED:
-            break
-    return solutions
+        left = None if max_seconds is None else max_seconds - (time.perf_counter() - began)
+        if left is not None and left <= 0 and last is not None:
+            return
+        limit = None if left is None else max(left, _SHORTEST)
+        at, start = (problem, None) if last is None else (last.problem, last.factors)  # it may have grown
+        last = solve_quietly(at.with_beta(beta), method, tol, max_steps, limit, start, callback)
+        yield last
+        if last.status is Status.INTERRUPTED:
+            return
 
 
 def beta_grid(beta_max: float, count: int, beta_ratio: float = 1e-3) -> list[float]:

@@ -15,7 +15,7 @@ from provenet.solvers.status import Status
 from provenet.variable import Factors
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Solution:
     """The best point of a run.  ``factors`` are in the problem's normalised units, ``history`` in the user's.
     ``method`` says what ran, ``asked`` what was asked for: a name, or a method with its settings.
@@ -31,13 +31,19 @@ class Solution:
     certificate: Certificate
     steps: int
     seconds: float
-    history: list[Record] = field(repr=False, default_factory=list)
+    history: list[Record] = field(default_factory=list)
     lower_bound: float = -math.inf
     asked: str | Method[Any] = "auto"
 
     def network(self) -> nn.Module:
         """An ordinary torch network, in float64; the certificate speaks of exactly these weights."""
         return self.problem.network(self.factors)
+
+    def __repr__(self) -> str:
+        return (
+            f"Solution({self.status.value} by {self.method!r}: {self.factors.n_neurons} neurons, "
+            f"relative gap {max(self.certificate.relative_gap, 0.0):.1e}, {self.certificate.status})"
+        )
 
     def __str__(self) -> str:
         head = f"{self.method}: {self.status.value} in {self.steps} steps, {self.seconds:.3g} s, "

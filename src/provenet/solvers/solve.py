@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
 import torch
+from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from provenet import deadline
@@ -25,12 +27,11 @@ from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size, right_threads
 from provenet.variable import Factors
 
-__all__ = ["METHODS", "solve"]
+__all__ = ["METHODS", "solve", "solve_quietly"]
 
 _PROOF_SECONDS, _PROOF_SHARE = 1.0, 0.1  # of a time limit, the longer: what the certificate may take beyond it
 
 
-@torch.inference_mode(False)
 def solve(
     problem: Problem,
     method: str | Method[Any] = "auto",
@@ -40,24 +41,62 @@ def solve(
     start: Solution | Factors | nn.Module | None = None,
     callback: Callback | None = None,
 ) -> Solution:
-    """The best network of a problem, with its certificate.
+    """The best network of a problem, with its certificate.  One that stops short warns (`ConvergenceWarning`).
 
-    method: "auto", a name, or a method object; ``solution.method`` says what ran.  By what they iterate on:
+    Parameters
+    ----------
+    problem : Problem
+        As `provenet.formulate` makes it.
+    method : str or Method, default "auto"
+        "auto", a name, or a method object; ``solution.method`` says what ran.  By what they iterate on:
 
-        stacks      "admm", "apg", "subspace"
-        neurons     "bm", and "lbfgs" for much data
-        interior    "ipm", "active_ipm"; for ReLU "working_set", "copositive", "copositive_dual"
-        cones       for ReLU: "cone_admm", "cone_bm", "frank_wolfe", "cutting_plane", "closed_form"
-        reference   "cvx", through CVXPY
+            stacks      "admm", "apg", "subspace"
+            neurons     "bm", and "lbfgs" for much data
+            interior    "ipm", "active_ipm"; for ReLU "working_set", "copositive", "copositive_dual"
+            cones       for ReLU: "cone_admm", "cone_bm", "frank_wolfe", "cutting_plane", "closed_form"
+            reference   "cvx", through CVXPY
 
-    "admm", "bm" and "copositive" are words for a family, too: the first member that takes the problem runs.  A method
-    that cannot take it raises ValueError, and says why.
+        "admm", "bm" and "copositive" are words for a family, too: the first member that takes the problem runs.  A
+        method that cannot take it raises ValueError, and says why.
+    tol : float, default 1e-6
+        The relative gap asked for.
+    max_steps : int, optional
+        A limit of the whole run.
+    max_seconds : float, optional
+        A limit of the whole run; the certificate comes after it and may take a second, or a tenth of it, more.
+    start : Solution, network or Factors, optional
+        Where to begin: a solution of a problem with the same data and gates, or a network with these gates, however it
+        was trained.
+    callback : function, optional
+        Gets a `Record` at each look at the gap; a true answer stops the run.
 
-    tol: the relative gap asked for.  max_steps, max_seconds: limits of the whole run; the certificate comes after them
-    and may take a second, or a tenth of ``max_seconds``, more.  start: a solution of a problem with the same data and
-    gates to begin from, or a network with these gates, however it was trained.  callback: gets a `Record` at each look
-    at the gap; a true answer stops the run.
+    Returns
+    -------
+    Solution
+        With ``status``, ``certificate``, ``network()``, ``steps``, ``seconds`` and ``history``.
     """
+    found = solve_quietly(problem, method, tol, max_steps, max_seconds, start, callback)
+    if found.status is not Status.SOLVED:
+        warnings.warn(
+            f"solve stopped ({found.status.value}) with a certified relative gap of "
+            f"{found.certificate.relative_gap:.2e}, above tol={tol:g}. {found.status.advice}",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return found
+
+
+@torch.inference_mode(False)
+def solve_quietly(
+    problem: Problem,
+    method: str | Method[Any],
+    tol: float,
+    max_steps: int | None = None,
+    max_seconds: float | None = None,
+    start: Solution | Factors | nn.Module | None = None,
+    callback: Callback | None = None,
+) -> Solution:
+    """`solve`, for those who look at the status themselves."""
     _check_positive(tol, "tol")
     if max_seconds is not None:
         _check_positive(max_seconds, "max_seconds")

@@ -85,13 +85,13 @@ def _check_alone(op: Operator, factors: Factors, tol: float) -> None:
     if factors.n_neurons:
         for rows in (slice(0, n), slice(n // 3, n // 3 + (n + 1) // 2)):
             assert_close(op.alone(factors, rows).sum(0), together[rows], tol, "the sum of neurons alone")
-    axes = op.along_axes()
+    axes = op.principal_axes()
     if axes is not None:
         assert_close(axes.basis.T @ axes.basis, op.space.eye(op.p), tol, "VᵀV of principal axes")
         assert axes.moments.shape == (op.p,), "moments along axes: wrong shape"
         assert float(axes.moments.min()) >= 0, "moments along axes: a negative one"
         turned = Factors(factors.left @ axes.basis, factors.right, factors.gate)
-        assert_close(axes.operator.forward_factors(turned), together, tol, "A along principal axes")
+        assert_close(op.turned(axes.basis).forward_factors(turned), together, tol, "A along principal axes")
 
 
 def _check_rounding(operator: Operator, generator: torch.Generator) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from provenet.cones import Table, cone_pca
 from provenet.cones.values import factorised, split
-from provenet.gauges.base import BoundKind, Bounds, ConeGauge, R_co
+from provenet.gauges.base import BoundKind, Bounds, ConeGauge, Gauge, R_co
 from provenet.gauges.prox.nuclear import NuclearNorm
 from provenet.space import Space
 from provenet.variable import Factors, Stack, factorise
@@ -29,6 +29,10 @@ _TOLERANCE = 1e-8  # bounds of the polar that close are not tightened further
 @dataclass(frozen=True)
 class ConeNuclear(ConeGauge[R_co]):
     """Where rows are too many to be written down for once, the spectral norm bounds the polar from above."""
+
+    def relaxed(self, outputs: int) -> Gauge:
+        """With several outputs the cones are left out: how hard a neuron in its cone can pull is dear to know."""
+        return self if outputs == 1 else NuclearNorm()
 
     def bounds(self, stack: Stack) -> Bounds:
         """lower ≤ ‖Z_k‖_{*,K} ≤ upper: neurons above, the polar below, or without a table the nuclear norm."""

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from provenet.cones import Table
-from provenet.gauges.base import BoundKind, Bounds
+from provenet.gauges.base import BoundKind, Bounds, Gauge
 from provenet.gauges.cones.nuclear import ConeNuclear
 from provenet.gauges.prox.nuclear import NuclearNorm
 from provenet.variable import Stack
@@ -30,6 +30,10 @@ class SpikeFree(ConeNuclear[Table]):
     stretch: float = 1.0
 
     spike_free = True
+
+    def relaxed(self, outputs: int) -> Gauge:
+        """Itself: its bounds are cheap, and stretched."""
+        return self
 
     def polar(self, stack: Stack, enough: float = 0.0) -> Bounds:
         """A local search below; above the spectral norm, which CP Thm 2 makes tight, or a projection for one output."""

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from provenet.space import Placed, Space
 from provenet.variable import Factors, Stack
@@ -17,9 +18,8 @@ Backward = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
 class Axes(NamedTuple):
-    """A(V Z') = A'(Z'): the operator A', V (p, p) orthonormal, and the data's second moments along its columns (p,)."""
+    """Directions of first layers, the columns of an orthonormal V (p, p), and the data's second moments along them."""
 
-    operator: Operator
     basis: Tensor
     moments: Tensor
 
@@ -49,6 +49,10 @@ class Operator(Placed, ABC):
     def dtype(self) -> torch.dtype:
         return self.space.dtype
 
+    def once(self) -> Self:
+        """The same for a single product: nothing is prepared that would pay only later."""
+        return self
+
     @abstractmethod
     def forward(self, stack: Stack) -> Tensor:
         """Ŷ = A(Z)."""
@@ -75,9 +79,13 @@ class Operator(Placed, ABC):
         single = [factors.select(slice(j, j + 1)) for j in range(factors.n_neurons)]
         return torch.stack([self.forward_factors(neuron)[rows] for neuron in single])
 
-    def along_axes(self) -> Axes | None:
-        """With first layers along the principal axes of the data, where they have such, and finding them pays."""
+    def principal_axes(self) -> Axes | None:
+        """The data's, where they have such, and finding them pays; then there is `turned`."""
         return None
+
+    def turned(self, basis: Tensor) -> Operator:
+        """A' with A'(Z') = A(VZ'), for an orthonormal V (p, p)."""
+        raise ValueError(f"{type(self).__name__} cannot be turned.")
 
     @property
     def gated_rows(self) -> GatedRows | None:
@@ -137,6 +145,16 @@ class Operator(Placed, ABC):
     def kernel_rows(self) -> int:
         """The side of the kernel: every entry of the prediction but its output columns."""
         return math.prod(self.output_shape[:-1])
+
+    @property
+    def neuron_work(self) -> float:
+        """Multiply-adds of A on one neuron, about."""
+        return self._work_on_features
+
+    @property
+    def _work_on_features(self) -> float:
+        """The same, where features are there: one product with them."""
+        return float(self.kernel_rows) * self.p * max(self.q // self.output_shape[-1], 1)
 
     @property
     def stack_shape(self) -> tuple[int, int, int]:

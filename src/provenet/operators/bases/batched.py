@@ -14,6 +14,8 @@ from torch import Tensor
 from provenet.operators.bases.samples import SampledOperator
 from provenet.variable import Factors, Stack
 
+_EACH = 16  # multiply-adds for an activation, about, and what goes with making them batch by batch
+
 
 class NeuronsByBatch(SampledOperator):
     """An operator whose neurons go through their hidden layer, batch by batch."""
@@ -41,6 +43,10 @@ class NeuronsByBatch(SampledOperator):
                 self.factor_outputs(rows, leaves).backward(residual[rows])
         zero = torch.zeros_like
         return zero(left) if left.grad is None else left.grad, zero(right) if right.grad is None else right.grad
+
+    @property
+    def neuron_work(self) -> float:
+        return max(super().neuron_work, float(self.n) * self.neuron_numbers() * _EACH)
 
     def numbers(self, factors: Factors) -> int:
         """Activations a sample of all these neurons."""

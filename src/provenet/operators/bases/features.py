@@ -14,9 +14,9 @@ from typing_extensions import Self
 
 from provenet import batches
 from provenet.operators.bases import lanes
-from provenet.operators.bases.base import Axes, Operator
+from provenet.operators.bases.base import Axes, Backward, Operator
 from provenet.operators.bases.batched import NeuronsByBatch
-from provenet.operators.bases.rank import is_affordable, paying_span, principal_axes
+from provenet.operators.bases.rank import axes_of, is_affordable, paying_span
 from provenet.operators.bases.samples import BoundedBySamples
 from provenet.space import Space
 from provenet.variable import Factors, Stack
@@ -51,24 +51,38 @@ class FeatureOperator(BoundedBySamples):
     def forward_factors(self, factors: Factors) -> Tensor:
         if factors.n_neurons == 0:
             return self.space.zeros(*self.output_shape)
-        return lanes.forward(self.features, factors.gate, factors.left, self._by_cell(factors.right))
+        return self._pass(factors).forward()[0]
 
     def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         if factors.n_neurons == 0:
             return torch.zeros_like(factors.left), torch.zeros_like(factors.right)
-        left, right = lanes.adjoint(self.features, factors.gate, factors.left, self._by_cell(factors.right), residual)
-        return left, (right if self.cells_first else right.transpose(1, 2)).reshape(-1, self.q)
+        return self._by_weight(self._pass(factors).adjoint(residual))
+
+    def both_ways(self, factors: Factors) -> tuple[Tensor, Backward]:
+        if factors.n_neurons == 0:
+            return super().both_ways(factors)
+        there = self._pass(factors)
+        prediction, kept = there.forward(keep=True)
+        return prediction, lambda residual: self._by_weight(there.adjoint(residual, kept))
 
     def alone(self, factors: Factors, rows: slice) -> Tensor:
-        pooled = lanes.hidden(self.features[rows], factors.gate, factors.left)
-        return torch.bmm(pooled.mT, self._by_cell(factors.right))
+        right = self._by_cell(factors.right)
+        pooled = lanes.Pass(self.features[rows], factors.gate, factors.left, right).hidden()
+        return torch.bmm(pooled.mT, right)
 
-    def along_axes(self) -> Axes | None:
-        found = principal_axes(self.features)
-        if found is None:
-            return None
-        basis, moments = found
-        return Axes(self._with(features=self.features @ basis), basis, moments)
+    def _pass(self, factors: Factors) -> lanes.Pass:
+        return lanes.Pass(self.features, factors.gate, factors.left, self._by_cell(factors.right))
+
+    def _by_weight(self, slopes: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        """Those of second layers (N, a, c) as (N, q)."""
+        left, right = slopes
+        return left, (right if self.cells_first else right.transpose(1, 2)).reshape(-1, self.q)
+
+    def principal_axes(self) -> Axes | None:
+        return axes_of(self.features)
+
+    def turned(self, basis: Tensor) -> FeatureOperator:
+        return self._with(features=self.features @ basis)
 
     def _by_cell(self, right: Tensor) -> Tensor:
         """Second layers (N, q) as (N, a, c)."""

@@ -39,34 +39,40 @@ class Lanes:
             yield rows, some.flatten(1, 2).transpose(0, 1)
 
 
-def forward(features: Tensor, gate: Tensor, left: Tensor, right: Tensor) -> Tensor:
-    """Σ_j F_{k(j)} u_j v_j, (n, c), for left (N, p) and right (N, a, c)."""
-    lanes = Lanes(features, gate)
-    first, second = lanes.spread(left.unsqueeze(1)), lanes.spread(right).flatten(0, 1)
-    out = features.new_empty(len(features), second.shape[1])
-    for rows, some in lanes.tiles():
-        hidden = torch.bmm(first, some.transpose(1, 2)).flatten(0, 1)  # (K·a·w, b)
-        torch.mm(hidden.T, second, out=out[rows])
-    return out
+class Pass:
+    """Neurons (u_j, v_j), left (N, p) and right (N, a, c), through their lanes, and back."""
 
+    def __init__(self, features: Tensor, gate: Tensor, left: Tensor, right: Tensor):
+        self._lanes = Lanes(features, gate)
+        self._first, self._second = self._lanes.spread(left.unsqueeze(1)), self._lanes.spread(right)
+        self._flat = self._second.flatten(0, 1)
 
-def adjoint(features: Tensor, gate: Tensor, left: Tensor, right: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
-    """(Σ_i F_{k(j)}ᵀ R v_j, (F_{k(j)} u_j)ᵀ R), (N, p) and (N, a, c)."""
-    lanes = Lanes(features, gate)
-    first, second = lanes.spread(left.unsqueeze(1)), lanes.spread(right)
-    flat = second.flatten(0, 1)
-    towards_left, towards_right = first.new_zeros(first.shape), flat.new_zeros(flat.shape)
-    for rows, some in lanes.tiles():
-        hidden = torch.bmm(first, some.transpose(1, 2)).flatten(0, 1)
-        towards_right.addmm_(hidden, residual[rows])
-        back = (flat @ residual[rows].T).view(*first.shape[:2], -1)  # (K·a, w, b)
-        towards_left.baddbmm_(back, some)
-    return lanes.gather(towards_left).sum(1), lanes.gather(towards_right.view(second.shape))
+    def forward(self, keep: bool = False) -> tuple[Tensor, list[Tensor]]:
+        """Σ_j F_{k(j)} u_j v_j, (n, c), and hidden values of each tile, if they are to be kept."""
+        out = self._flat.new_empty(len(self._lanes.features), self._flat.shape[1])
+        kept = []
+        for rows, some in self._lanes.tiles():
+            hidden = self._hidden(some)
+            torch.mm(hidden.T, self._flat, out=out[rows])
+            if keep:
+                kept.append(hidden)
+        return out, kept
 
+    def adjoint(self, residual: Tensor, kept: list[Tensor] | None = None) -> tuple[Tensor, Tensor]:
+        """(Σ_i F_{k(j)}ᵀ R v_j, (F_{k(j)} u_j)ᵀ R), (N, p) and (N, a, c)."""
+        towards_left, towards_right = self._first.new_zeros(self._first.shape), self._flat.new_zeros(self._flat.shape)
+        for number, (rows, some) in enumerate(self._lanes.tiles()):
+            towards_right.addmm_(kept[number] if kept else self._hidden(some), residual[rows])
+            back = (self._flat @ residual[rows].T).view(*self._first.shape[:2], -1)  # (K·a, w, b)
+            towards_left.baddbmm_(back, some)
+        by_neuron = self._lanes.gather
+        return by_neuron(towards_left).sum(1), by_neuron(towards_right.view(self._second.shape))
 
-def hidden(features: Tensor, gate: Tensor, left: Tensor) -> Tensor:
-    """F_{k(j)} u_j, (N, a, n)."""
-    lanes = Lanes(features, gate)
-    first = lanes.spread(left.unsqueeze(1))
-    tiles = [torch.bmm(first, some.transpose(1, 2)) for _, some in lanes.tiles()]  # each (K·a, w, b)
-    return lanes.gather(torch.cat(tiles, 2))
+    def hidden(self) -> Tensor:
+        """F_{k(j)} u_j, (N, a, n)."""
+        tiles = [self._hidden(some).view(*self._first.shape[:2], -1) for _, some in self._lanes.tiles()]
+        return self._lanes.gather(torch.cat(tiles, 2))
+
+    def _hidden(self, some: Tensor) -> Tensor:
+        """(K·a·w, b)."""
+        return torch.bmm(self._first, some.transpose(1, 2)).flatten(0, 1)

@@ -35,6 +35,11 @@ class PooledOperator(BatchedOperator):
     cells_first: bool = True
     outputs: int
 
+    _keeps = True
+
+    def once(self) -> Self:
+        return self._with(_keeps=False)
+
     @abstractmethod
     def features(self, rows: slice) -> Tensor:
         """F of some samples, (b, P, a, p)."""
@@ -59,7 +64,7 @@ class PooledOperator(BatchedOperator):
     @cached_property
     def _worth_keeping(self) -> bool:
         needed = self._feature_bytes
-        if needed > batches.MOST_KEPT:
+        if not self._keeps or needed > batches.MOST_KEPT:
             return False
         return needed <= batches.KEPT or memory.fits(needed, _KEEP_SHARE)
 
@@ -74,6 +79,10 @@ class PooledOperator(BatchedOperator):
     @property
     def held_bytes(self) -> int:
         return super().held_bytes + (self._feature_bytes if self._worth_keeping else 0)
+
+    @property
+    def neuron_work(self) -> float:
+        return self._work_on_features if self._worth_keeping else super().neuron_work
 
     def stack_numbers(self) -> int:
         return self._feature_numbers + self.outputs
@@ -94,7 +103,12 @@ class PooledOperator(BatchedOperator):
         return super().forward(stack) if self.kept is None else self.kept.forward(stack)
 
     def adjoint(self, residual: Tensor) -> Stack:
-        return super().adjoint(residual) if self.kept is None else self.kept.adjoint(residual)
+        if self.kept is not None:
+            return self.kept.adjoint(residual)
+        total = self.new_stack()
+        for rows in batches.slices(self.n, self._feature_numbers, batches.BLOCK, self.dtype.itemsize):
+            total += self._on(self.features(rows)).adjoint(residual[rows])
+        return total
 
     def forward_factors(self, factors: Factors) -> Tensor:
         return super().forward_factors(factors) if self.kept is None else self.kept.forward_factors(factors)
@@ -111,8 +125,11 @@ class PooledOperator(BatchedOperator):
         pooled = self.pooled(rows, factors).transpose(0, 1)  # (N, b, a)
         return torch.bmm(pooled, right if self.cells_first else right.transpose(1, 2))
 
-    def along_axes(self) -> Axes | None:
-        return None if self.kept is None else self.kept.along_axes()
+    def principal_axes(self) -> Axes | None:
+        return None if self.kept is None else self.kept.principal_axes()
+
+    def turned(self, basis: Tensor) -> Operator:
+        return super().turned(basis) if self.kept is None else self.kept.turned(basis)
 
     def jacobian(self, factors: Factors) -> Tensor:
         return super().jacobian(factors) if self.kept is None else self.kept.jacobian(factors)

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
+from provenet.operators.bases.base import Axes
 
 _ROWS = 2**16  # at a time, where they pass through a factorisation
 _MOST_AXES = 2_000  # an eigenproblem of this size takes seconds
@@ -40,9 +41,9 @@ def paying_span(rows: Tensor) -> Tensor | None:
     return basis if basis.shape[1] <= _PAYS * rows.shape[-1] else None
 
 
-def principal_axes(rows: Tensor) -> tuple[Tensor, Tensor] | None:
-    """(V, λ): eigenvectors (p, p) and eigenvalues (p,), falling, of the second moments of rows (…, p), in their
-    precision; of evenly spaced ones where there are many.  None where p is large, or there is no time."""
+def axes_of(rows: Tensor) -> Axes | None:
+    """Eigenvectors (p, p) and eigenvalues (p,), falling, of the second moments of rows (…, p), in their precision; of
+    evenly spaced ones where there are many.  None where p is large, or there is no time."""
     p = rows.shape[-1]
     flat = rows.reshape(-1, p)
     stride = max(1, len(flat) // (_TYPICAL * p))
@@ -50,4 +51,4 @@ def principal_axes(rows: Tensor) -> tuple[Tensor, Tensor] | None:
     if p > _MOST_AXES or not deadline.affords(flat.numel() * p + 10.0 * p**3):
         return None
     values, vectors = torch.linalg.eigh((flat.T @ flat).to(torch.float64).mul_(stride))
-    return vectors.flip(1).to(rows.dtype).contiguous(), values.flip(0).clamp_min(0).to(rows.dtype)
+    return Axes(vectors.flip(1).to(rows.dtype).contiguous(), values.flip(0).clamp_min(0).to(rows.dtype))

@@ -15,7 +15,10 @@ from torch.nn.functional import pad
 
 from provenet import batches
 from provenet.operators.bases.pooled import PooledOperator
-from provenet.variable import Factors
+from provenet.variable import Factors, Stack
+
+_FEW = 12  # positions of a cell, up to which what a single product needs of it is not worth writing down
+_NARROW = 3  # cells that pool less than this part of all positions are pooled one by one
 
 
 class Windows(NamedTuple):
@@ -49,6 +52,10 @@ class CNNOperator(PooledOperator):
         self.channels, self.windows, self.K = X.shape[1], windows, prod(windows.positions)
         super().__init__(X, patterns, scale)
         self.pooling = self.space.move(pooling)
+        used = pooling != 0
+        self.counts: tuple[int, ...] = tuple(used.sum(1).tolist())
+        order = torch.argsort(used.int(), dim=1, descending=True, stable=True)
+        self.places = self.space.move(order[:, : max(self.counts)])
         self.p, self.cells, self.outputs = self.channels * prod(windows.kernel), len(pooling), outputs
         self.q = outputs * self.cells
         self.output_shape = (self.n, outputs)
@@ -79,10 +86,54 @@ class CNNOperator(PooledOperator):
     def features(self, rows: slice) -> Tensor:
         out = self.space.empty(rows.stop - rows.start, self.n_gates, self.cells, self.p)
         for some in self._patch_batches(rows):
-            pooled = self._weights(some) @ self.patches(some)  # (b or 1, P·a, K) by (b, K, p)
             at = slice(some.start - rows.start, some.stop - rows.start)
+            if self.narrow_cells:
+                out[at] = self._features_by_cell(some)
+                continue
+            pooled = self._weights(some) @ self.patches(some)  # (b or 1, P·a, K) by (b, K, p)
             out[at] = self._channels_first(pooled).unflatten(1, (self.n_gates, self.cells))
         return out
+
+    @property
+    def narrow_cells(self) -> bool:
+        """Whether it pays to work on cells one by one, each on the positions that it pools."""
+        return _NARROW * max(self.counts) <= self.K
+
+    def _features_by_cell(self, rows: slice) -> Tensor:
+        """(b, P, a, p): each cell of the s positions that it pools; with weight zero where a cell has fewer."""
+        index, weight = self.places, self.pooling.gather(1, self.places)
+        patches = self._channels_first(self.patches(rows))[:, index]  # (b, a, s, p)
+        if self.patterns is None:
+            return (weight.unsqueeze(1) @ patches).transpose(1, 2)
+        opened = self.patterns[:, rows][:, :, index].permute(1, 2, 0, 3)  # (b, a, P, s)
+        return (torch.where(opened, weight.unsqueeze(1), 0) @ patches).transpose(1, 2)
+
+    def adjoint(self, residual: Tensor) -> Stack:
+        if not self.narrow_cells or max(self.counts) > _FEW or self.kept is not None:
+            return super().adjoint(residual)
+        return self._adjoint_by_cell(residual)
+
+    def _adjoint_by_cell(self, residual: Tensor) -> Stack:
+        """Σ_i Σ_t Φ_i[t] P[a, t] D_k[i, t] R_i, cell by cell: where they pool few positions, features would be larger.
+
+        Whoever adds n samples' parts, each a sum of K terms, rounds n + K times: so often do these sums.
+        """
+        total = self.space.zeros(self.cells, self.p, self.n_gates * self.outputs)
+        most, widest = range(self.n, 0, -1), max(self.counts)
+        size = next(b for b in most if b == 1 or b * widest - (-self.n // b) <= self.n + self.K)
+        for start in range(0, self.n, size):
+            rows = slice(start, min(start + size, self.n))
+            patches = self._channels_first(self.patches(rows))
+            for cell, count in enumerate(self.counts):
+                places = self.places[cell, :count]
+                slope = residual[rows].unsqueeze(1) * self.pooling[cell, places].unsqueeze(1)  # (b, s, c)
+                if self.patterns is None:
+                    slope = slope.flatten(0, 1)
+                else:
+                    opened = self.patterns[:, rows][:, :, places].permute(1, 2, 0)  # (b, s, P)
+                    slope = torch.where(opened.unsqueeze(3), slope.unsqueeze(2), 0).flatten(0, 1).flatten(1)
+                total[cell].addmm_(patches[:, places].flatten(0, 1).T, slope)
+        return total.view(-1, self.p, self.n_gates, self.outputs).permute(2, 1, 3, 0).reshape(self.stack_shape)
 
     def _weights(self, rows: slice) -> Tensor:
         """P[a, t] D_k[i, t], (b, P·a, K); one for all samples where all is open."""

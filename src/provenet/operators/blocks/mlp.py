@@ -13,7 +13,7 @@ from typing_extensions import Self
 from provenet import batches
 from provenet.operators.bases.base import Axes, Backward, GatedRows, Operator
 from provenet.operators.bases.features import FeatureOperator
-from provenet.operators.bases.rank import is_affordable, paying_span, principal_axes
+from provenet.operators.bases.rank import axes_of, is_affordable, paying_span
 from provenet.space import Space
 from provenet.variable import Factors, Stack
 
@@ -110,12 +110,11 @@ class MLPOperator(Operator):
         hidden = self._hidden(factors, rows, self._mask(factors, rows))
         return hidden.unsqueeze(2) * factors.right.unsqueeze(1)
 
-    def along_axes(self) -> Axes | None:
-        found = principal_axes(self.X)
-        if found is None:
-            return None
-        basis, moments = found
-        return Axes(self._with(X=self.X @ basis), basis, moments)
+    def principal_axes(self) -> Axes | None:
+        return axes_of(self.X)
+
+    def turned(self, basis: Tensor) -> MLPOperator:
+        return self._with(X=self.X @ basis)
 
     @property
     def gated_rows(self) -> GatedRows:

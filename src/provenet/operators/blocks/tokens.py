@@ -98,9 +98,11 @@ class TokenRowsOperator(Wrapper):
         total = float((self.sizes * by_sample).sum())
         return super().rounding(residual) + _TRANSFORM_DEPTH * torch.finfo(self.dtype).eps * total
 
-    def along_axes(self) -> Axes | None:
-        found = self.inner.along_axes()
-        return None if found is None else found._replace(operator=self._with(inner=found.operator))
+    def principal_axes(self) -> Axes | None:
+        return self.inner.principal_axes()
+
+    def turned(self, basis: Tensor) -> TokenRowsOperator:
+        return self._with(inner=self.inner.turned(basis))
 
     def reduced(self) -> tuple[Operator, Tensor] | None:
         reduced = self.inner.reduced()

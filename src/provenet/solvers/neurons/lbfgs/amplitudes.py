@@ -14,11 +14,12 @@ from provenet import batches, deadline
 from provenet.problem import Program
 from provenet.solvers.neurons.amplitudes import nonnegative_quadratic
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates
+from provenet.space import Space
 from provenet.variable import Factors
 
-_STEPS = 4
+_STEPS = 3
 _BACKTRACKS = 8
-_RIDGE = 1e-6  # of the largest diagonal entry
+_RIDGE = 1e-5  # of the largest diagonal entry
 _TYPICAL = 1e-3  # of a typical curvature: where a loss has none of its own, it still ends
 _ENOUGH = 1e-6  # of the objective: a step that gains less is the last
 _PIECES = 8  # of samples in a row, evenly spaced, where not all are looked at
@@ -48,7 +49,7 @@ class _Sized:
         scaled = Factors(
             directions.left, directions.right * sizes.to(here.dtype)[:, None], directions.gate
         )  # all of it in the second layer: the slope is then known of neurons of size zero as well
-        rough, self._back = here.operator.both_ways(scaled)
+        rough, self._back = here.both_ways(scaled)
         self.prediction = rough.to(torch.float64)
         self.value = float(program.loss.value(self.prediction)) + program.beta * float(sizes.sum())
 
@@ -74,21 +75,23 @@ def _towards(now: _Sized, target: Tensor) -> _Sized | None:
 
 
 def _hessian(program: Program, here: Coordinates, directions: Factors, prediction: Tensor) -> Tensor:
-    """(N, N), of as many samples as fit into a batch, scaled to all."""
-    loss = program.loss
+    """(N, N), of as many samples as fit into a batch, scaled to all; in float32, as it only guides.  A free intercept
+    stays where it is: that overstates the curvature, never the other way."""
+    loss, prediction = program.loss.plain, program.loss.at_best(prediction)
     n, each = len(prediction), prediction[0].numel()
-    total = torch.zeros(directions.n_neurons, directions.n_neurons, dtype=torch.float64)
-    rows = batches.count(directions.n_neurons * each, batches.WAVE)
+    total = torch.zeros(directions.n_neurons, directions.n_neurons, dtype=torch.float32)
+    rows = batches.count(directions.n_neurons * each, batches.BATCH, total.itemsize)
     pieces = [slice(0, n)] if rows >= n else _spaced(n, max(1, rows // _PIECES))
     for piece in pieces:
-        columns = here.operator.alone(directions, piece).to(torch.float64)
-        some = loss.with_data(loss.target[piece], loss.sample_weight[piece])
-        bent = some.hessian_product(prediction[piece], columns)
+        columns = here.alone(directions, piece).to(total.dtype)
+        some = loss.with_data(loss.target[piece], loss.sample_weight[piece]).to(Space.of(total))
+        where = prediction[piece].to(total.dtype)
+        bent = some.hessian_product(where, columns)
         total.addmm_(columns.flatten(1), bent.flatten(1).T)
-        typical = (some.local_curvature(prediction[piece]) * some.sample_weight).view_as(some.weight)
+        typical = (some.local_curvature(where) * some.sample_weight).view_as(some.weight)
         total.diagonal().add_((columns.square() * typical).flatten(1).sum(1), alpha=_TYPICAL)
     seen = sum(piece.stop - piece.start for piece in pieces)
-    return total.mul_(n / seen)
+    return total.to(torch.float64).mul_(n / seen)
 
 
 def _spaced(n: int, rows: int) -> list[slice]:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from provenet.operators import Operator
+from provenet.operators.bases.base import Backward
 from provenet.problem import Program
 from provenet.space import Space
 from provenet.variable import Factors
@@ -17,6 +18,7 @@ from provenet.variable import Factors
 @dataclass(frozen=True)
 class Coordinates:
     """basis (p, p): first layers are basis·u, None: as they are.  moments (p,): the data's along it, where known.
+    few: some gates, and the operator of these alone, where products are made with neurons of no others.
 
     Only products with neurons are made in this precision.  Losses, penalties and their sums are in float64.
     """
@@ -24,12 +26,49 @@ class Coordinates:
     operator: Operator
     basis: Tensor | None = None
     moments: Tensor | None = None
+    few: tuple[Tensor, Operator] | None = None
 
     @staticmethod
     def of(program: Program, dtype: torch.dtype) -> Coordinates:
         operator = program.operator.to(Space(program.operator.space.device, dtype))
-        axes = operator.along_axes()
-        return Coordinates(operator) if axes is None else Coordinates(*axes)
+        axes = operator.principal_axes()
+        return Coordinates(operator) if axes is None else Coordinates(operator.turned(axes.basis), *axes)
+
+    def finer(self, program: Program) -> Coordinates:
+        """The same in the program's own precision: what was remembered of steps holds there, up to rounding."""
+        if self.basis is None or self.moments is None:
+            return Coordinates(program.operator)
+        rough = self.basis.to(program.operator.dtype)
+        basis = 1.5 * rough - 0.5 * rough @ (rough.T @ rough)  # orthonormal to twice as many digits
+        return Coordinates(program.operator.turned(basis), basis, self.moments.to(basis.dtype))
+
+    def opened(self, gate: Tensor) -> Coordinates:
+        """For neurons behind these gates."""
+        names = torch.unique(gate)
+        if len(names) in (0, self.operator.n_gates):
+            return replace(self, few=None)
+        if self.few is not None and torch.equal(names, self.few[0]):
+            return self
+        return replace(self, few=(names, self.operator.restrict(names)))
+
+    def both_ways(self, factors: Factors) -> tuple[Tensor, Backward]:
+        operator, own = self._own(factors)
+        return operator.both_ways(own)
+
+    def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
+        operator, own = self._own(factors)
+        return operator.adjoint_factors(residual, own)
+
+    def alone(self, factors: Factors, rows: slice) -> Tensor:
+        operator, own = self._own(factors)
+        return operator.alone(own, rows)
+
+    def _own(self, factors: Factors) -> tuple[Operator, Factors]:
+        """The operator of their gates, by whose count they are named."""
+        if self.few is None:
+            return self.operator, factors
+        names, operator = self.few
+        return operator, replace(factors, gate=torch.searchsorted(names, factors.gate))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -63,7 +102,7 @@ class Spot:
 
 def evaluated(program: Program, here: Coordinates, factors: Factors) -> tuple[float, Callable[[], Spot]]:
     """The objective (BM eq. 17, 18), and how to go on to its gradient (G_k v_j + βu_j, G_kᵀu_j + βv_j)."""
-    rough, back = here.operator.both_ways(factors)
+    rough, back = here.both_ways(factors)
     prediction = rough.to(torch.float64)
     exact = factors.to(Space(factors.left.device))
     value = float(program.loss.value(prediction)) + program.beta * float(exact.penalty())

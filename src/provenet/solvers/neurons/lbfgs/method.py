@@ -32,6 +32,7 @@ from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors
 from provenet.vectors import unit
 
+_FIRST = 8  # steps to the first look
 _RENEWED = 15  # steps after which scales are looked at anew
 _FINE = 1e-4  # a relative gap from which on float64 pays
 _BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth adding, while the gap is larger
@@ -59,7 +60,7 @@ class LBFGS(Method[LBFGSState]):
     are.  single: whether to begin in float32."""
 
     memory_pairs: int = 80
-    atoms: int = 48
+    atoms: int = 128
     single: bool = True
 
     name = "lbfgs"
@@ -67,9 +68,13 @@ class LBFGS(Method[LBFGSState]):
     check_every = 25
     max_steps = 20_000
 
-    def pause(self, program: Program) -> int:
-        """A look, A* in float64, takes no more than a third of what steps do."""
-        task = Task(program, 1.0)
+    def pause(self, program: Program, step: int) -> int:
+        """Looks, with A* in float64, take no more than a third of what steps do; more at first, while neurons are
+        missing."""
+        rest = self._rest(Task(program, 1.0))
+        return min(rest, max(_FIRST, step // 3, rest // 4))
+
+    def _rest(self, task: Task) -> int:
         return max(self.check_every, math.ceil(3 * task.product / self._step_work(task)))
 
     def memory(self, program: Program) -> int:
@@ -82,7 +87,7 @@ class LBFGS(Method[LBFGSState]):
 
     def offer(self, task: Task) -> Offer:
         program = task.program
-        look = 2 * task.product / self.pause(program)
+        look = 2 * task.product / self._rest(task)
         steps = max(100 * task.decades - 50, 50) * max(task.hardship, 0.5) * (3 if program.loss.quadratic else 1)
         setup = 16.0 * program.operator.p**3
         return Offer(self.memory(program), setup, self._step_work(task) + look + _CALLS, steps, starts=True)
@@ -94,8 +99,7 @@ class LBFGS(Method[LBFGSState]):
     def _step_work(self, task: Task) -> float:
         """Two products of all neurons with the data, at twice the speed of float64, and with what is remembered."""
         op, neurons = task.program.operator, self._neurons(task.program)
-        hidden = task.rows * (op.q // op.output_shape[-1]) * op.p
-        return neurons * (hidden + 4.0 * self.memory_pairs * (op.p + op.q))
+        return neurons * (op.neuron_work + 4.0 * self.memory_pairs * (op.p + op.q))
 
     def work(self, program: Program) -> float:
         return self._step_work(Task(program, 1.0))
@@ -105,6 +109,7 @@ class LBFGS(Method[LBFGSState]):
         return self._begun(program, Coordinates.of(program, dtype), start or program.nobody)
 
     def _begun(self, program: Program, here: Coordinates, factors: Factors) -> LBFGSState:
+        here = here.opened(factors.gate)
         return LBFGSState(here, spot(program, here, here.enter(factors)), Pairs(self.memory_pairs))
 
     def step(self, program: Program, state: LBFGSState) -> LBFGSState:
@@ -137,7 +142,9 @@ class LBFGS(Method[LBFGSState]):
 
     def _finer(self, program: Program, state: LBFGSState) -> LBFGSState:
         """The same neurons in float64."""
-        return self._begun(program, Coordinates.of(program, torch.float64), state.here.leave(state.at.factors))
+        here = state.here.finer(program)
+        fine = self._begun(program, here, state.here.leave(state.at.factors))
+        return replace(fine, pairs=state.pairs.to(here.dtype), age=state.age)
 
     def _joined(self, program: Program, state: LBFGSState, atoms: Factors) -> LBFGSState | None:
         """All neurons of the sizes that are best for their directions; those of none go.  None where it is no gain."""
@@ -145,16 +152,18 @@ class LBFGS(Method[LBFGSState]):
         all_sizes = torch.cat([factors.sizes(), atoms.left.new_zeros(atoms.n_neurons)]).to(torch.float64)
         old = Factors(unit(factors.left), unit(factors.right), factors.gate)
         directions = Factors.join(old, atoms)
-        sizes = amplitudes(program, state.here, directions, all_sizes)
-        root = sizes.sqrt().to(state.here.dtype)[:, None]
+        here = state.here.opened(directions.gate)
+        sizes = amplitudes(program, here, directions, all_sizes)
+        root = sizes.sqrt().to(here.dtype)[:, None]
         kept = torch.nonzero(root.squeeze(1) > 0).flatten()
         scaled = Factors(directions.left * root, directions.right * root, directions.gate).select(kept)
-        there = spot(program, state.here, scaled)
+        here = here.opened(scaled.gate)
+        there = spot(program, here, scaled)
         if not there.value < state.at.value:
             return None
         before = int((kept < factors.n_neurons).sum())
-        pairs = state.pairs.carried(kept[:before], len(kept) - before)
-        return replace(state, at=there, pairs=pairs, scales=None, stuck=False)
+        pairs = state.pairs.carried(state.at.gradient.shape[1], kept[:before], len(kept) - before)
+        return replace(state, here=here, at=there, pairs=pairs, scales=None, stuck=False)
 
     def finished(self, state: LBFGSState) -> bool:
         return state.exhausted

@@ -12,7 +12,7 @@ _CURVED = 1e-10  # of ‖s‖‖y‖: less says nothing of the curvature
 
 
 class Pair(NamedTuple):
-    """A step s, the change y of the gradient along it, both (N, w), and sᵀy."""
+    """A step s, the change y of the gradient along it, both (N·w,), and sᵀy."""
 
     step: Tensor
     change: Tensor
@@ -27,8 +27,9 @@ class Pairs:
     known: tuple[Pair, ...] = ()
 
     def after(self, step: Tensor, change: Tensor) -> Pairs:
-        """With one more, where it shows positive curvature."""
-        product = _dot(step, change)
+        """With one more, (N, w), where it shows positive curvature."""
+        step, change = step.flatten(), change.flatten()
+        product = float(torch.dot(step, change))
         size = float(torch.linalg.vector_norm(step)) * float(torch.linalg.vector_norm(change))
         if not product > _CURVED * size:
             return self
@@ -36,34 +37,33 @@ class Pairs:
 
     def direction(self, slope: Tensor, scales: Tensor) -> Tensor:
         """−H∇ by two loops; scales (N, w) are an inverse diagonal Hessian to begin from, right but for a factor."""
-        rest = slope.clone()
+        rest, flat = slope.flatten().clone(), scales.flatten()
         parts = []
         for step, change, product in reversed(self.known):
-            part = _dot(step, rest) / product
-            rest.sub_(change, alpha=part)
+            part = float(torch.dot(step, rest)) / product
+            rest.add_(change, alpha=-part)
             parts.append(part)
-        rest.mul_(scales)
+        rest.mul_(flat)
         if self.known:
             _, change, product = self.known[-1]
-            rest.mul_(product / _dot(change, scales * change))
+            rest.mul_(product / float(torch.dot(change, flat * change)))
         for (step, change, product), part in zip(self.known, reversed(parts), strict=True):
-            rest.add_(step, alpha=part - _dot(change, rest) / product)
-        return rest.neg_()
+            rest.add_(step, alpha=part - float(torch.dot(change, rest)) / product)
+        return rest.neg_().view_as(slope)
 
-    def carried(self, kept: Tensor, more: int) -> Pairs:
-        """For the neurons ``kept`` (m,), and ``more`` new ones of which nothing is known."""
+    def carried(self, width: int, kept: Tensor, more: int) -> Pairs:
+        """For the neurons ``kept`` (m,), of ``width`` weights, and ``more`` new ones of which nothing is known."""
         known: list[Pair] = []
-        for step, change, _ in self.known:
-            step, change = (_padded(part[kept], more) for part in (step, change))
-            product = _dot(step, change)
+        for pair in self.known:
+            step, change = (_padded(part.view(-1, width)[kept], more) for part in (pair.step, pair.change))
+            product = float(torch.dot(step, change))
             if product > 0:
                 known.append(Pair(step, change, product))
         return Pairs(self.most, tuple(known))
 
+    def to(self, dtype: torch.dtype) -> Pairs:
+        return Pairs(self.most, tuple(Pair(step.to(dtype), change.to(dtype), sy) for step, change, sy in self.known))
+
 
 def _padded(rows: Tensor, more: int) -> Tensor:
-    return torch.cat([rows, rows.new_zeros(more, rows.shape[1])])
-
-
-def _dot(a: Tensor, b: Tensor) -> float:
-    return float(torch.dot(a.flatten(), b.flatten()))
+    return torch.cat([rows, rows.new_zeros(more, rows.shape[1])]).flatten()

@@ -21,7 +21,7 @@ def inverse_scales(program: Program, here: Coordinates, at: Spot, seed: int) -> 
     loss, factors = program.loss, at.factors
     curvature = (loss.local_curvature(at.prediction) * loss.sample_weight).view_as(loss.weight)
     signs = here.operator.space.randn(*at.prediction.shape, seed=seed).sign()
-    left, right = here.operator.adjoint_factors(signs * curvature.sqrt().to(here.dtype), factors)
+    left, right = here.adjoint_factors(signs * curvature.sqrt().to(here.dtype), factors)
     first, second = left.square(), right.square()
     along = first.mean(0) if here.moments is None else here.moments
     along = along / along.sum().clamp_min(torch.finfo(along.dtype).tiny)

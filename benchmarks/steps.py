@@ -1,0 +1,88 @@
+"""What a step of `lbfgs` takes, by samples, inputs, outputs, gates and neurons: `python -m benchmarks.steps`.
+
+Processor milliseconds of one thread.  "bare" are the two large products of a step alone, at the same shapes and
+precision.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from provenet.gauges.prox.nuclear import NuclearNorm
+from provenet.losses import Softmax
+from provenet.operators.blocks.mlp import MLPOperator
+from provenet.problem import Program
+from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, spot
+from provenet.solvers.neurons.lbfgs.pairs import Pairs
+from provenet.variable import Factors
+
+_CASES = [  # n, d, c, P, neurons
+    (1_000, 784, 10, 64, 128),
+    (2_000, 784, 10, 64, 128),
+    (10_000, 784, 10, 64, 128),
+    (60_000, 784, 10, 64, 128),
+    (10_000, 196, 10, 64, 128),
+    (10_000, 784, 100, 64, 128),
+    (10_000, 784, 10, 1_000, 128),
+    (10_000, 784, 10, 64, 32),
+    (10_000, 784, 10, 64, 512),
+]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    print("| n | d | c | P | neurons | products | bare | share | 80 steps' memory | A* in float64 |")
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for case in _CASES:
+        print(_row(*case), flush=True)
+
+
+def _row(n: int, d: int, c: int, P: int, neurons: int) -> str:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(n, d, generator=generator, dtype=torch.float64)
+    pattern = torch.rand(n, P, generator=generator) < 0.5
+    target = torch.eye(c, dtype=torch.float64)[torch.randint(c, (n,), generator=generator)]
+    program = Program(MLPOperator(X, pattern, c), Softmax(target), NuclearNorm(), 1.0)
+    gate = torch.randint(P, (neurons,), generator=generator)
+    left, right = (torch.randn(neurons, size, generator=generator) / (neurons * size) ** 0.5 for size in (d, c))
+    factors = Factors(left, right, gate)
+    here = Coordinates(program.operator.to(factors.space)).opened(gate)
+    at = spot(program, here, factors)
+    X32, hidden = here.operator.X, torch.empty(neurons, n)  # type: ignore[attr-defined]
+
+    def bare() -> None:
+        torch.mm(factors.left, X32.T, out=hidden)
+        torch.mm(hidden, X32)
+
+    pairs = Pairs(80)
+    for seed in range(80):
+        step = torch.randn(at.gradient.shape, generator=torch.Generator().manual_seed(seed))
+        pairs = pairs.after(step, step)
+    took = [
+        _least(lambda: spot(program, here, factors)),
+        _least(bare),
+        _least(lambda: pairs.direction(at.gradient, torch.ones_like(at.gradient))),
+        _least(lambda: program.operator.adjoint(target), 1),
+    ]
+    ms = [f"{1e3 * seconds:.1f}" for seconds in took]
+    return (
+        f"| {n:,} | {d} | {c} | {P:,} | {neurons} | {ms[0]} | {ms[1]} | {took[1] / took[0]:.0%} | {ms[2]} | {ms[3]} |"
+    )
+
+
+def _least(work: Callable[[], Any], times: int = 5) -> float:
+    work()
+    seconds = []
+    for _ in range(times):
+        began = time.process_time()
+        work()
+        seconds.append(time.process_time() - began)
+    return min(seconds)
+
+
+if __name__ == "__main__":
+    main()

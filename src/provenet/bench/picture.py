@@ -1,0 +1,38 @@
+"""One dot a table: a score against another's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+
+from provenet.bench.summary import Summary
+
+
+def draw(summary: Summary, pairs: list[tuple[str, str]], file: Path) -> None:
+    """A panel for each (ours, other's): above the diagonal ours predicts better; bars are standard deviations."""
+    figure = Figure(figsize=(5.2 * len(pairs), 5.6), layout="constrained")
+    for axes, (ours, theirs) in zip(figure.subplots(1, len(pairs), squeeze=False)[0], pairs, strict=True):
+        x, y = (100 * summary.means[:, summary.who.index(who)] for who in (theirs, ours))
+        dx, dy = (100 * summary.spread[:, summary.who.index(who)] for who in (theirs, ours))
+        low = min(x.min(), y.min()) - 3
+        axes.plot([low, 101], [low, 101], color="0.6", linewidth=1)
+        axes.errorbar(x, y, dy, dx, fmt="none", ecolor="0.85", elinewidth=1, zorder=1)
+        axes.scatter(
+            x, y, s=28, color=["#1a7f5a" if a >= b else "#b8432f" for a, b in zip(y, x, strict=True)], zorder=2
+        )
+        for k in sorted(range(len(x)), key=lambda k: -abs(y[k] - x[k]))[:5]:
+            above, right = y[k] >= x[k], x[k] > (low + 101) / 2  # names stay inside the frame
+            axes.annotate(
+                summary.tables[k],
+                (x[k], y[k]),
+                xytext=(-6 if right else 6, 4 if above else -4),
+                textcoords="offset points",
+                ha="right" if right else "left",
+                va="bottom" if above else "top",
+                fontsize=8,
+            )
+        axes.set(xlabel=f"{theirs}, %", ylabel=f"{ours}, %", xlim=(low, 101), ylim=(low, 101), aspect="equal")
+        ahead = (y - x).mean()
+        axes.set_title(f"{len(x)} tables, {ahead:+.2f} points on average", fontsize=10)
+    figure.savefig(file, dpi=110)

@@ -1,0 +1,102 @@
+"""The `provenet` command: its sub-commands, and what becomes of errors."""
+
+from __future__ import annotations
+
+import io
+import sys
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from provenet import __version__
+from provenet.cli import kept, ready_to_work
+from provenet.cli.console import FAILED, WRONG_USE, complain
+
+# what --help says of each, without importing it; the first lines of their docstrings
+COMMANDS = {
+    "demo": "Fit a spiral and handwritten digits to a proven optimum, and leave a report of each to look at.",
+    "fit": "Train a network to a proven optimum; write it, its certificate and a report into a folder.",
+    "predict": "Predict with a saved model, from the columns it was fitted with.",
+    "certify": "Compute the certificate of a saved model, or of a network trained elsewhere; exit with 1 if it does "
+    "not hold.",
+    "path": "Solve at many values of beta, each from the last; write path.csv, path.json and a report with pictures.",
+    "export": "Write a saved network as an ONNX graph: input X, samples as in the fit, output the logits or "
+    "predictions.",
+    "layerwise": "Train a deep network stage by stage, each a two-layer block with a certificate of its own; it can be "
+    "resumed.",
+    "bench": "Compare with scikit-learn's usual estimators; write results.jsonl, tables.md and a picture.",
+}
+
+
+class _Commands(TyperGroup):
+    """Foreseen errors end in one line and an exit code, not in a traceback."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.commands = {name: TyperCommand(name=name, help=summary) for name, summary in COMMANDS.items()}
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, None if command is None or name is None else _imported(name), rest
+
+    def invoke(self, ctx: Any) -> Any:
+        kept.begin()
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise  # the reader has seen enough: typer ends quietly
+        except KeyboardInterrupt as stop:  # a fit, a search and a path that have begun return what they have instead
+            complain(f"interrupted, {kept.told()}. {stop}".rstrip())
+            raise typer.Exit(FAILED) from None
+        except (ValueError, OSError, MemoryError, ImportError) as error:  # ImportError: an extra is not installed
+            complain(str(error) or type(error).__name__)
+            raise typer.Exit(WRONG_USE if isinstance(error, _wrong_uses()) else FAILED) from None
+
+
+def _imported(name: str) -> Any:
+    """The command itself."""
+    single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    single.command(name)(getattr(import_module(f"provenet.cli.{name}"), name))
+    ready_to_work()
+    return typer.main.get_command(single)
+
+
+def _wrong_uses() -> tuple[type[Exception], ...]:
+    from provenet.data.table import ColumnError
+    from provenet.solvers.plan import Refused
+
+    return ColumnError, Refused
+
+
+app = typer.Typer(
+    name="provenet",
+    cls=_Commands,
+    help="Train two-layer networks to a proven optimum, and check the proofs.",
+    epilog="Exit codes: 0 done, 1 not certified or failed, 2 wrong use.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        print(f"provenet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
+def run() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ≤ or β still gets its answer
+    app(prog_name="provenet")

@@ -1,0 +1,48 @@
+"""β as a user says it: a number, or a share of β_max, such as ``"0.01max"``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from provenet.problem import Problem
+from provenet.statement import check_beta
+
+
+@dataclass(frozen=True)
+class Beta:
+    """A weight decay: ``value`` itself, or that share of β_max, of the problem with its gates."""
+
+    value: float
+    relative: bool = False
+
+    @property
+    def said(self) -> float | str:
+        """As an estimator takes it."""
+        return f"{self.value!r}max" if self.relative else self.value
+
+    def scaled(self, part: float) -> Beta:
+        """On a part of the samples: losses are sums; a share is one of a β_max that is smaller there by itself."""
+        return self if self.relative else Beta(self.value * part)
+
+    def of(self, problem: Problem) -> float:
+        """Where β_max is zero the zero network is optimal at every β, and any will do."""
+        return self.value * (problem.beta_max or 1.0) if self.relative else self.value
+
+
+USUAL = Beta(0.01, relative=True)  # what gates that look at β are found for, where many β are tried with them
+
+
+def parse_beta(said: Any) -> Beta:
+    """0.5, "0.5", or "0.01max" for a hundredth of β_max."""
+    if not isinstance(said, str):
+        check_beta(said)
+        return Beta(float(said))
+    number = said.strip().removesuffix("max")
+    try:
+        value = float(number)
+    except ValueError:
+        raise ValueError(f"beta: {said!r} is neither a number nor a share of beta_max such as '0.01max'.") from None
+    if not 0 < value < float("inf"):
+        raise ValueError(f"beta: it must be a positive, finite number or share, got {said!r}.")
+    return Beta(value, number != said.strip())

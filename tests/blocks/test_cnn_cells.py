@@ -1,0 +1,46 @@
+"""Cells that pool few positions are worked on one by one: the same operator, faster."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+import provenet as pn
+from provenet.operators.blocks import cnn
+from provenet.testing import check_operator
+
+
+def operator_of(pool: int, activation: str, side: int = 7, kernel: int = 3, padding: int = 1) -> Any:
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(5, 2, side, side, generator=generator, dtype=torch.float64)
+    Y = torch.randn(5, 3, generator=generator, dtype=torch.float64)
+    block = pn.CNN(kernel=kernel, padding=padding, pool=pool)
+    return pn.formulate(block, X, Y, activation=activation, gates=4, beta=1.0).program.operator
+
+
+@pytest.mark.parametrize("activation", ["linear", "gated_relu"])
+@pytest.mark.parametrize("pool", [2, 3, 4, 7])
+def test_cells_one_by_one(pool: int, activation: str, monkeypatch: Any) -> None:
+    operator, rows = operator_of(pool, activation), slice(1, 4)
+    residual = torch.randn(5, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    assert operator.narrow_cells
+    assert operator.once().kept is None
+    features = operator.features(rows)
+    found = [operator.once().adjoint(residual), operator.adjoint(residual)]
+    assert operator.kept is not None
+    monkeypatch.setattr(cnn, "_NARROW", 10**6)
+    dense = operator_of(pool, activation)
+    assert not dense.narrow_cells
+    torch.testing.assert_close(features, dense.features(rows), rtol=1e-12, atol=1e-13)
+    expected = dense.adjoint(residual)
+    for one in (*found, dense.once().adjoint(residual)):
+        difference = torch.linalg.matrix_norm(one - expected, 2).max()
+        assert float(difference) <= 2 * operator.rounding(residual)
+
+
+def test_the_contract_holds_without_kept_features() -> None:
+    operator = operator_of(3, "gated_relu", side=4, kernel=2, padding=0)  # a cell for each of 3 × 3 positions
+    assert operator.narrow_cells
+    check_operator(operator.once())

@@ -1,0 +1,102 @@
+"""What a user sees first: quick to start, public names only, short words about long things."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from importlib import import_module
+from inspect import getdoc
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import ConvergenceWarning
+
+import provenet as pn
+from provenet.cli.commands import COMMANDS
+
+HEAVY = ("torch", "sklearn", "scipy", "numpy", "matplotlib")
+
+
+def modules_after(code: str) -> set[str]:
+    """What a fresh Python has imported after ``code``, of the heavy ones."""
+    ask = f"import sys\ntry:\n    {code}\nexcept SystemExit: pass\nprint(*[m for m in {HEAVY} if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, timeout=60, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+def test_the_command_answers_before_anything_heavy_is_imported(option):
+    assert not modules_after(f"sys.argv = ['provenet', '{option}']; from provenet.cli import main; main()")
+
+
+def test_importing_the_package_is_quick_and_names_come_when_asked_for():
+    assert not modules_after("import provenet; provenet.__version__; dir(provenet)")
+    assert "torch" in modules_after("import provenet; provenet.ProvenClassifier")
+
+
+def test_help_says_of_each_command_what_the_command_says_of_itself():
+    for name, summary in COMMANDS.items():
+        doc = getdoc(getattr(import_module(f"provenet.cli.{name}"), name)) or ""
+        assert " ".join(doc.split("\n\n")[0].split()) == summary
+
+
+def test_tab_completion_shows_public_names_only():
+    assert set(pn.__all__) <= set(dir(pn))
+    assert {name for name in dir(pn) if not hasattr(pn, name)} == set()
+    assert set(dir(pn)) - set(pn.__all__) == {"__version__", "nn", "report", "testing", "verify"}
+    assert pn.solvers.plan.METHODS  # not listed, and there
+    with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
+        _ = pn.nonsense
+
+
+RNG = np.random.default_rng(0)
+
+
+def test_what_is_long_is_told_in_a_line(tmp_path):
+    X = RNG.standard_normal((30, 3))
+    problem = pn.formulate("mlp", X, np.abs(X[:, :1]), gates=7, beta=0.5)
+    solution = pn.solve(problem, tol=1e-3)
+    assert repr(problem) == "Problem('mlp' on X 30 × 3, Y 30 × 1: gated_relu, 7 gates, loss 'squared', beta 0.5)"
+    assert repr(solution).startswith(f"Solution(solved by '{solution.method}': ")
+    saved = pn.load(pn.save(solution, tmp_path / "model"))
+    assert repr(saved).startswith("SavedModel('mlp', gated_relu, fitted on 30 × 3: ")
+    assert all(len(repr(thing)) < 160 and "\n" not in repr(thing) for thing in (problem, solution, saved))
+
+
+def test_solving_that_stops_short_warns():
+    X = RNG.standard_normal((30, 3))
+    problem = pn.formulate("mlp", X, np.abs(X[:, :1]), gates=7, beta=1e-3)
+    with pytest.warns(ConvergenceWarning, match=r"solve stopped \(max_steps\) .* Raise max_steps"):
+        pn.solve(problem, tol=1e-9, max_steps=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        pn.solve(problem, tol=1e-3)
+
+
+def test_loaded_settings_are_the_saved_ones(tmp_path):
+    X = RNG.standard_normal((20, 2))
+    model = pn.ProvenRegressor(penalty=(1, 2), n_gates=4, tol=np.float64(1e-3), block=pn.MLP())
+    model.fit(X, X[:, 0])
+    loaded = pn.load(pn.save(model, tmp_path / "model"))
+    assert loaded.get_params() == model.get_params()
+
+
+def test_a_module_does_not_round_in_silence():
+    module = pn.nn.MLP(3, 1)
+    with pytest.warns(UserWarning, match="float64 numbers are rounded to float32"):
+        module(torch.zeros(2, 3, dtype=torch.float64))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        module(torch.zeros(2, 3))
+        module.double()(torch.zeros(2, 3, dtype=torch.float64))
+        module(torch.zeros(2, 3))  # nothing is lost
+
+
+def test_a_gap_of_rounding_is_zero_and_one_beyond_is_seen():
+    certificate = pn.Certificate(1.0, 1.0 + 4.6e-16, 1.0, 1.0, "linear", "exact", 1e-4)
+    assert ("gap", "0") in certificate.rows()
+    assert ("relative gap", "0") in certificate.rows()
+    wrong = pn.Certificate(1.0, 1.1, 1.0, 1.0, "linear", "exact", 1e-4)
+    assert ("gap", "-1.000e-01") in wrong.rows()
