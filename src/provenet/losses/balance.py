@@ -55,8 +55,8 @@ def balanced_flows(dual: Tensor, target: Tensor) -> Tensor:
     exponent = _exponents(moved.sum(1, keepdim=True))
     ticks = _ticks(moved, exponent)
     label = labels.argmax(1)
-    flow = torch.zeros(c, c, dtype=torch.int64).index_add_(0, label, ticks)
-    excess = (flow - torch.tensor(_circulation(flow.tolist()), dtype=torch.int64)).clamp_min(0)
+    flow = ticks.new_zeros(c, c).index_add_(0, label, ticks)
+    excess = (flow - flow.new_tensor(_circulation(flow.tolist()))).clamp_min(0)
     for source in torch.nonzero(excess.any(1)).flatten().tolist():
         members = torch.nonzero(label == source).flatten()
         ticks[members] = _less(ticks[members], excess[source])
