@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,3 +24,10 @@ def power_of_two(values: Tensor) -> float:
     if not 0 < largest < math.inf:
         return 1.0
     return 2.0 ** min(max(math.frexp(largest)[1], -_EXPONENT), _EXPONENT)
+
+
+def times_power_of_two(values: Tensor, exponent: Tensor | int) -> Tensor:
+    """values·2^exponent, rounded only where float64 itself ends.  `torch.ldexp` is not that everywhere: before it was
+    mended it took 2^exponent in float32, where there is none beyond 2¹²⁷."""
+    power = exponent.cpu().numpy().astype(np.int32) if isinstance(exponent, Tensor) else exponent
+    return torch.as_tensor(np.ldexp(values.detach().cpu().numpy(), power), device=values.device)

@@ -105,7 +105,6 @@ def test_a_convolution(run, tmp_path):
         ({"0.weight": torch.ones(4, 7), "2.weight": torch.ones(3, 4)}, "7"),
         ({"0.weight": torch.ones(4, 1, 3, 3), "2.weight": torch.ones(3, 4)}, "cnn"),
         ({"first": torch.ones(4, 2), "second": torch.ones(3, 3)}, "(N, p)"),
-        (linear(True).state_dict() | {"2.bias": torch.ones(3)}, "bias that is not zero"),
     ],
 )
 def test_files_that_are_no_such_network(run, plane, state, says):
@@ -114,6 +113,14 @@ def test_files_that_are_no_such_network(run, plane, state, says):
     assert answer.code == 1
     assert says in answer.err
     assert answer.out == ""
+
+
+def test_a_last_bias_is_a_free_intercept(run, plane):
+    """Trained or not, it is judged as it is: one of ones is far from the best, and the gap says so."""
+    save_file(linear(True).state_dict() | {"2.bias": torch.ones(3)}, "net.safetensors")
+    answer = run("certify", "net.safetensors", "plane.npz", *SETTINGS)
+    assert answer.code == 1
+    assert "not_certified" in answer.out
 
 
 @pytest.mark.parametrize(

@@ -157,3 +157,10 @@ def test_an_upper_bound_that_is_too_small_is_found() -> None:
 
     with pytest.raises(AssertionError, match="polar"):
         check_cone_gauge(Hopeful(gauge(7, 2, 5, seed=3).region))
+
+
+def test_where_no_gate_pulls_there_are_no_atoms() -> None:
+    """Of several outputs in more than three dimensions, too, where a survey looks for them."""
+    cone, Z = gauge(10, 5, 3, seed=0), stack(3, 5, 3, seed=1)
+    gates, u, v = cone.violated(Z, 1e9)
+    assert (gates.shape, u.shape, v.shape) == ((0,), (0, 5), (0, 3))

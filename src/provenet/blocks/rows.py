@@ -11,6 +11,7 @@ from torch import Tensor
 
 from provenet import batches
 from provenet.operators import Operator
+from provenet.vectors import times_power_of_two
 
 if TYPE_CHECKING:
     from provenet.blocks.base import Block
@@ -147,4 +148,4 @@ def _quantum(tensor: Tensor) -> Tensor:
     if mantissa.numel() == 0:
         return tensor.new_ones(())
     digits = (mantissa * 2**53).to(torch.int64)
-    return torch.ldexp((digits & -digits).to(tensor.dtype), exponent - 53).min()
+    return times_power_of_two((digits & -digits).to(tensor.dtype), exponent - 53).min()

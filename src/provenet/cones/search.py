@@ -66,6 +66,8 @@ def survey(cones: Region, G: Tensor, above: float = 0.0) -> Climb:
     climb, and it misses less.
 
     above: the branch and bound is rough where a value beyond this is found, and goes on where none is."""
+    if not len(G):
+        return Climb(G.new_zeros(0), cones.inside)
     seen = glance(cones, G)
     none_there = above * (1 + _NEXT_TO)
 

@@ -12,6 +12,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from provenet.vectors import times_power_of_two
+
 _MOST_BITS = 53  # of a float64
 _SUM_BITS = 62  # of sums of ticks
 _LEAST = -900  # exponent of the largest entry below which all are taken for zero
@@ -21,8 +23,10 @@ _INSIDE = 2.0**-36  # how far mixtures are drawn to the dual point of the zero n
 def is_balanced(dual: Tensor) -> bool:
     """Whether each column of Θ (…, c) sums to zero, with no rounding; False where that cannot be told."""
     rows = dual.reshape(-1, dual.shape[-1]).to(torch.float64)
+    if not bool(torch.isfinite(rows).all()):
+        return False
     exponent = _exponents(rows)
-    scaled = torch.ldexp(rows, _bits(rows) - exponent)
+    scaled = times_power_of_two(rows, _bits(rows) - exponent)
     ticks = scaled.round()
     return bool((ticks == scaled).all()) and not bool(ticks.to(torch.int64).sum(0).any())
 
@@ -60,19 +64,28 @@ def balanced_flows(dual: Tensor, target: Tensor) -> Tensor:
 
 
 def balanced_mixtures(dual: Tensor, target: Tensor, weight: Tensor) -> Tensor:
-    """For targets (…, c) on the simplex: a hair towards the zero network's Θ, w(mean − y), inside of which what is left
-    is taken off the heaviest row.  Classes that no target has take no part."""
+    """For targets (…, c) on the simplex: a hair towards the zero network's Θ, w(mean − y); what is left of a column's
+    sum is moved to or from the commonest class, in the row where that which shrinks has most probability.  Classes of
+    which targets have nothing, or less than such moves, take no part."""
     c = dual.shape[-1]
     rows, y = dual.reshape(-1, c), target.reshape(-1, c)
     w = weight.expand(*target.shape[:-1], 1).reshape(-1, 1)
     mean = (w * y).sum(0) / w.sum()
     centred = rows - w * rows.sum(0) / w.sum()
-    inner = torch.where(mean > 0, torch.lerp(centred, w * (mean - y), _INSIDE), 0.0)
+    inner = torch.maximum(torch.lerp(centred, w * (mean - y), _INSIDE), -w * y)
     exponent = _exponents(inner.abs().sum(1, keepdim=True))
-    ticks = _ticks(inner, exponent)
-    own = (y + inner / w).argmax(1, keepdim=True)  # the likeliest class has room on both sides
+    room = times_power_of_two(w * (y + inner / w), _bits(rows) - exponent)  # in ticks
+    common = mean > 0
+    common &= room.amax(0) > 4 * len(rows) * c
+    ticks = _ticks(torch.where(common, inner, 0.0), exponent)
+    own = room.argmax(1, keepdim=True)  # the likeliest class has room on both sides
     ticks.scatter_add_(1, own, -ticks.sum(1, keepdim=True))
-    ticks[int(w.argmax())] -= ticks.sum(0)
+    richest, commonest = room.argmax(0), int(mean.argmax())
+    for a, excess in enumerate(ticks.sum(0).tolist()):
+        if a != commonest:
+            row = richest[a if excess > 0 else commonest]
+            ticks[row, a] -= excess
+            ticks[row, commonest] += excess
     return _floats(ticks, exponent, dual)
 
 
@@ -91,12 +104,12 @@ def _exponents(rows: Tensor) -> Tensor:
 
 def _ticks(rows: Tensor, exponent: Tensor) -> Tensor:
     """Rounded towards zero; none where entries are so small that a tick would be no number."""
-    ticks = torch.ldexp(rows, _bits(rows) - exponent).trunc().to(torch.int64)
+    ticks = times_power_of_two(rows, _bits(rows) - exponent).trunc().to(torch.int64)
     return torch.where(exponent > _LEAST, ticks, 0)
 
 
 def _floats(ticks: Tensor, exponent: Tensor, like: Tensor) -> Tensor:
-    values = torch.ldexp(ticks.to(like.dtype), exponent - _bits(ticks))
+    values = times_power_of_two(ticks.to(like.dtype), exponent - _bits(ticks))
     return values.view_as(like)
 
 

@@ -73,7 +73,9 @@ class Free(Loss):
     def _spread(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """H·1eₖᵀ for every output k, (c, r, c), and (1ᵀH1)⁻¹ (c, c) where it can be inverted."""
         c = rows.shape[1]
-        bent = self._flat.hessian_product(rows, torch.eye(c, dtype=rows.dtype)[:, None, :].expand(c, len(rows), c))
+        bent = self._flat.hessian_product(
+            rows, torch.eye(c, dtype=rows.dtype, device=rows.device)[:, None, :].expand(c, len(rows), c)
+        )
         matrix = bent.sum(1)
         return bent, torch.linalg.pinv((matrix + matrix.T) / 2, hermitian=True, rtol=1e-14)
 
@@ -104,7 +106,8 @@ class Free(Loss):
         return self._balanced(self.gradient(prediction))
 
     def admissible(self, dual: Tensor) -> Tensor:
-        return dual if is_balanced(self._rows(dual)) else self._balanced(self._plain.admissible(dual))
+        inside = self._plain.admissible(dual)
+        return dual if torch.equal(inside, dual) and is_balanced(self._rows(dual)) else self._balanced(inside)
 
     def _balanced(self, dual: Tensor) -> Tensor:
         rows = self._flat.balanced(self._rows(dual))
@@ -144,7 +147,7 @@ class Free(Loss):
         """min_b of the Moreau envelope of L at point + 1bᵀ: Newton for the b at which Σ ∇L = 0 at the prox of L."""
         pull = torch.as_tensor(step, dtype=point.dtype).expand(self.weight.shape).expand(*point.shape[:-1], 1)
         rows, steps = self._rows(point), self._rows(pull.expand_as(point))[:, :1]
-        eye = torch.eye(rows.shape[1], dtype=rows.dtype)
+        eye = torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
         b = self._flat.shift(rows, self._zero)
         moved = self._flat.prox(rows + b, steps)
         slope = self._flat.gradient(moved).sum(0)

@@ -19,22 +19,28 @@ class Softmax(Loss):
     def __init__(self, target: Tensor, weight: Tensor | None = None):
         super().__init__(target, weight)
         self._one_hot = bool(((target == 0) | (target == 1)).all())
+        self._top = torch.zeros_like(target, dtype=torch.bool).scatter_(-1, target.argmax(-1, keepdim=True), True)
+        self._rest = target.masked_fill(self._top, 0.0)  # the others of each row; its top entry is what they leave of 1
 
     def value(self, prediction: Tensor) -> Tensor:
-        if not self._one_hot:
-            return -(self.weight * self.target * torch.log_softmax(prediction, dim=-1)).sum()
-        # log(1 + Σ_{c≠y} e^{ŷ_c − ŷ_y}): a loss far below eps keeps its digits
-        others = torch.logsumexp(prediction.masked_fill(self.target == 1, float("-inf")), dim=-1, keepdim=True)
-        margin = (self.target * prediction).sum(-1, keepdim=True)
-        return (self.weight * softplus(others - margin, threshold=100.0)).sum()
+        # −log p_y = log(1 + Σ_{c≠y} e^{ŷ_c − ŷ_y}): a loss far below eps keeps its digits
+        others = torch.logsumexp(prediction.masked_fill(self._top, float("-inf")), dim=-1, keepdim=True)
+        margin = prediction.masked_fill(~self._top, 0.0).sum(-1, keepdim=True)
+        top = softplus(others - margin, threshold=100.0)
+        if self._one_hot:
+            return (self.weight * top).sum()
+        share = 1 - self._rest.sum(-1, keepdim=True)
+        rest = (self._rest * torch.log_softmax(prediction, dim=-1)).sum(-1, keepdim=True)
+        return (self.weight * (share * top - rest)).sum()
 
     def gradient(self, prediction: Tensor) -> Tensor:
         p = torch.softmax(prediction, dim=-1)
-        if not self._one_hot:
-            slope = p - self.target
-            return self.weight * (slope - slope.mean(-1, keepdim=True))  # rows sum to zero, but for their own rounding
-        others = p * (1 - self.target)  # p_y − 1 = −Σ others: no cancellation where the fit is good
-        return self.weight * (others - self.target * others.sum(-1, keepdim=True))
+        return self.weight * self._closed(p - self._rest)
+
+    def _closed(self, slope: Tensor) -> Tensor:
+        """Rows that sum to zero: the top entry from the others, p_y − y = −Σ(p_c − y_c), without cancellation."""
+        others = slope.masked_fill(self._top, 0.0)
+        return torch.where(self._top, -others.sum(-1, keepdim=True), others)
 
     def hessian_product(self, prediction: Tensor, direction: Tensor) -> Tensor:
         p = torch.softmax(prediction, dim=-1)
@@ -48,24 +54,20 @@ class Softmax(Loss):
 
     def conjugate(self, dual: Tensor) -> Tensor:
         # p = θ + y on the simplex; Σ p log p
-        p = dual / self.weight + self.target
+        theta = dual / self.weight
+        p = theta + self.target
         slack = 32 * torch.finfo(dual.dtype).eps
-        off_simplex = (p.sum(-1) - 1).abs().max() > slack * p.shape[-1] or p.min() < -slack
+        off_simplex = (p.sum(-1) - 1).abs().max() > slack * p.shape[-1] or (p < -slack * self.target).any()
         if bool(off_simplex):
             return dual.new_tensor(float("inf"))
         p = p.clamp_min(0)
-        entropy = torch.xlogy(p, p)
-        if self._one_hot:  # near p = 1, from θ itself
-            near_one = (self.target == 1) & (p > 0.5)
-            entropy = torch.where(near_one, p * torch.log1p(dual / self.weight), entropy)
-        return (self.weight * entropy).sum()
+        left = theta - self._rest.sum(-1, keepdim=True)  # of the top entry: p − 1, from θ itself
+        near_one = self._top & (p > 0.5)
+        return (self.weight * torch.where(near_one, p * torch.log1p(left), torch.xlogy(p, p))).sum()
 
     def admissible(self, dual: Tensor) -> Tensor:
         # the conjugate is lenient by some eps, which may be all there is of Θ where β is as small
-        if not self._one_hot:
-            return dual - dual.mean(-1, keepdim=True)
-        others = dual.clamp_min(0) * (1 - self.target)
-        return others - self.target * others.sum(-1, keepdim=True)
+        return self._closed(torch.maximum(dual, -self.weight * self._rest))
 
     def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
         # y + S·p(y) = a with S = w·step, a = point + S·target.  With μ = log Σ e^y each entry solves

@@ -97,12 +97,13 @@ def _root(data: _Data, start: Array) -> Array:
 def _descended(data: _Data, start: Array) -> Array:
     """Newton's steps, shortened until the loss falls, Osborne's, or proportional ones, which always descend."""
     at = _At.of(data, start)
+    labels = bool(np.isin(data.y, (0, 1)).all())  # Osborne's flows are from one class each
     for _ in range(_STEPS):
         newton, least = at.newton(data), 1e-15 * (1 + float(np.abs(at.b).max()))
         size = max(float(np.abs(newton).max()), least)
         halvings = min(math.ceil(math.log2(size) - math.log2(least)), _HALVINGS)
         shortened = (newton * 0.5**k for k in range(halvings))
-        balanced = (at.osborne(data) for _ in range(at.size > 1e-14))
+        balanced = (at.osborne(data) for _ in range(labels and at.size > 1e-14))
         fitted = (at.proportional(data) for _ in range(at.size > 1e-14))
         for step in chain(balanced, fitted, shortened) if at.size > _CLOSE else chain(shortened, balanced, fitted):
             ahead = _At.of(data, at.b + step)

@@ -74,7 +74,7 @@ class _Judge:
         polar_max, exact = self._polar(self.w * theta)
         best = _Bound(-float((self.w * conjugate(self._scale(theta, self.Y, polar_max))).sum()), exact)
         if dual is not None:
-            best = max(self._proven(admissible(said.loss, dual, self.Y), self.Y)[0], best)
+            best = max(self._proven(admissible(said.loss, dual, self.Y, self.w), self.Y)[0], best)
         return float((self.w * value).sum()), best, polar_max
 
     def with_intercept(self, prediction: Array, own: Array, dual: Array | None) -> tuple[float, _Bound, float]:
@@ -87,12 +87,13 @@ class _Judge:
         b = intercept.best(f, Y, w, said.loss, said.delta, own - shared)
         points = [w * LOSSES[said.loss](f + b, Y, said.delta)[1]]
         if dual is not None:
-            points.append(dual[there] if intercept.sums_to_zero(dual[there]) else admissible(said.loss, dual[there], Y))
+            points.append(admissible(said.loss, dual[there], Y, w))
         judged = []
         for point in points:
             theta, targets = np.zeros_like(prediction), np.zeros_like(prediction)
-            theta[there], targets[there] = intercept.balanced(point, Y, w, said.loss, said.delta), Y
-            assert intercept.sums_to_zero(theta[there])
+            even, targets[there] = intercept.balanced(point, Y, w, said.loss, said.delta), Y
+            if intercept.sums_to_zero(even):  # zero, which proves something too, where that was beyond it
+                theta[there] = even
             judged.append(self._proven(theta, targets))
         return float((w * value).sum()), max(bound for bound, _ in judged), judged[0][1]
 

@@ -166,11 +166,20 @@ def _way(flow: list[list[int]], excess: list[int]) -> list[int]:
 
 
 def _mixtures(theta: Array, Y: Array, w: Array) -> Array:
-    """Of targets on the simplex: a hair towards w(ȳ − y), which is inside the domain and sums to zero, where the
-    heaviest row can take what is left.  Classes that no target has must not be moved to."""
+    """Of targets on the simplex: a hair towards w(ȳ − y), which is inside the domain and sums to zero.  What is left
+    goes to or from the commonest class, where there is most of what is taken.  Classes of which targets have nothing,
+    or too little for that, must not be moved to."""
     mean = (w * Y).sum(axis=0) / w.sum()
     inner = (1 - 1e-11) * (theta - w * (theta.sum(axis=0) / w.sum())) + 1e-11 * w * (mean - Y)
-    (whole,), unit = _whole(np.where(mean > 0, inner, 0))
-    whole[np.arange(len(Y)), (Y + inner / w).argmax(axis=1)] -= whole.sum(axis=1)
-    whole[int(w[:, 0].argmax())] -= whole.sum(axis=0)
+    inner = np.maximum(inner, -w * Y)
+    has = w * Y + inner
+    (whole, _), unit = _whole(inner, np.abs(inner).sum(axis=1, keepdims=True))
+    whole[:, (mean == 0) | (has.max(axis=0) <= 4 * Y.size * unit)] = 0
+    whole[np.arange(len(Y)), has.argmax(axis=1)] -= whole.sum(axis=1)
+    top = int(mean.argmax())
+    for column, more in enumerate(whole.sum(axis=0)):
+        if column != top:
+            row = has[:, column if more > 0 else top].argmax()
+            whole[row, column] -= more
+            whole[row, top] += more
     return np.asarray(whole * unit)

@@ -67,15 +67,28 @@ def _softmax(f: Array, y: Array, _: float) -> tuple[Array, Array, Conjugate]:
     f = f - f.max(axis=1, keepdims=True)
     log_p = f - np.log(np.exp(f).sum(axis=1, keepdims=True))
     p = np.exp(log_p)
-    sure = y == 1  # there from 1 − p, summed over the others: a good fit keeps its digits
+    sure = _label(y)  # there from 1 − p, summed over the others: a good fit keeps its digits
     rest = np.where(sure, 0, p).sum(axis=1, keepdims=True)
     log_p = np.where(sure & (rest < 0.5), np.log1p(-np.minimum(rest, 0.5)), log_p)
-    theta = np.where(sure, -rest, p - y)
+    theta = _closed(p - y, sure)
 
     def conjugate(t: float) -> Array:
-        return np.where(sure, _rest_log_rest(t * rest), _xlogx((1 - t) * y + t * p)).sum(axis=1, keepdims=True)
+        mixed = np.where(sure, 0, (1 - t) * y + t * p)
+        left = mixed.sum(axis=1, keepdims=True)
+        return np.where(sure, _rest_log_rest(left), _xlogx(mixed)).sum(axis=1, keepdims=True)
 
     return -(y * log_p).sum(axis=1, keepdims=True), theta, conjugate
+
+
+def _label(y: Array) -> NDArray[np.bool_]:
+    """Where rows (r, c) have their largest entry, the first of equals."""
+    return np.asarray(np.arange(y.shape[1]) == y.argmax(axis=1)[:, None])
+
+
+def _closed(theta: Array, label: NDArray[np.bool_]) -> Array:
+    """Rows that sum to zero: the label's entry from the others."""
+    others = np.where(label, 0, theta)
+    return np.where(label, -others.sum(axis=1, keepdims=True), others)
 
 
 def _xlogx(p: Array) -> Array:
@@ -90,16 +103,14 @@ def _rest_log_rest(p: Array) -> Array:
 LOSSES = {"squared": _squared, "softmax": _softmax, "logistic": _logistic, "huber": _huber}
 
 
-def admissible(loss: str, theta: Array, y: Array) -> Array:
-    """θ (r, c) with the signs and sums that the conjugate asks for, exactly: its edges are wider than tiny θ are."""
+def admissible(loss: str, theta: Array, y: Array, w: Array) -> Array:
+    """Θ = wθ (r, c), w (r, 1), with the signs and sums that the conjugate asks for, exactly: its edges are wider than
+    tiny θ are."""
     if loss == "logistic":
         return np.where(y == 1, np.minimum(theta, 0), np.maximum(theta, 0))
     if loss != "softmax":
         return theta
-    sure = (y == 1).any(axis=1, keepdims=True)  # a label, and no mixture of them
-    others = np.where(y == 1, 0, np.maximum(theta, 0))
-    balanced = np.where(y == 1, -others.sum(axis=1, keepdims=True), others)
-    return np.where(sure, balanced, theta - theta.mean(axis=1, keepdims=True))
+    return _closed(np.maximum(theta, -w * y), _label(y))
 
 
 def conjugate(loss: str, theta: Array, y: Array, delta: float) -> Array:
@@ -108,12 +119,11 @@ def conjugate(loss: str, theta: Array, y: Array, delta: float) -> Array:
         return theta**2 / 2 + theta * y
     if loss == "huber":
         return np.where(np.abs(theta) <= delta * (1 + _EDGE), theta**2 / 2 + theta * y, np.inf)
-    sure = y == 1
-    p = np.where(sure, -theta, y + theta)  # where the label is one, 1 − p: a tiny θ keeps its digits
-    inside = (p >= -_EDGE) & (p <= 1 + _EDGE)
-    if loss == "softmax":
-        inside &= np.abs((y + theta).sum(axis=1, keepdims=True) - 1) <= _EDGE * p.shape[1]
-    p = np.clip(p, 0, 1)
     if loss == "logistic":
-        return np.where(inside, _xlogx(p) + _rest_log_rest(p), np.inf)
-    return np.where(inside, np.where(sure, _rest_log_rest(p), _xlogx(p)), np.inf)
+        p = np.where(y == 1, -theta, y + theta)  # where the label is one, 1 − p: a tiny θ keeps its digits
+        inside = (p >= 0) & (p <= 1 + _EDGE)
+        return np.where(inside, _xlogx(np.clip(p, 0, 1)) + _rest_log_rest(np.clip(p, 0, 1)), np.inf)
+    sure, p = _label(y), y + theta
+    left = np.where(sure, 0, y).sum(axis=1, keepdims=True) - theta  # there 1 − p
+    inside = (p >= -_EDGE * y) & (np.abs(p.sum(axis=1, keepdims=True) - 1) <= _EDGE * p.shape[1])
+    return np.where(inside, np.where(sure, _rest_log_rest(np.clip(left, 0, 1)), _xlogx(np.clip(p, 0, 1))), np.inf)
