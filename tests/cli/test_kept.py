@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import errno
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -38,18 +37,27 @@ def test_an_interruption_after_the_model_is_saved(run, flowers, tmp_path, monkey
     assert load(tmp_path / "flowers").certificate_.holds(1e-4)
 
 
-def test_ctrl_c_waits_for_a_save_and_tells_of_it(run, flowers, tmp_path, monkeypatch):
-    from provenet.cli import fit
+INTERRUPTED_SAVE = """
+import os, signal
+from provenet.cli import fit, main
 
-    def save_interrupted(*args, **options):
-        os.kill(os.getpid(), signal.SIGINT)
-        return save(*args, **options)
+def interrupted(*args, **options):
+    os.kill(os.getpid(), signal.SIGINT)
+    return save(*args, **options)
 
-    save = fit.save
-    monkeypatch.setattr("provenet.cli.fit.save", save_interrupted)
-    answer = run("fit", flowers, "--target", "kind", *FAST, "--out", "flowers")
-    assert answer.code == 1
-    assert "but the model is in flowers" in answer.err
+save, fit.save = fit.save, interrupted
+main()
+"""
+
+
+def test_ctrl_c_waits_for_a_save_and_tells_of_it(flowers, tmp_path):
+    """In a process of its own: signals are the main thread's, which workers of tests may not be."""
+    command = ["fit", str(flowers), "--target", "kind", "--gates", "20", "--no-report", "--out", "flowers"]
+    child = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED_SAVE, *command], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert child.returncode == 1
+    assert "but the model is in flowers" in child.stderr
     load(tmp_path / "flowers")
 
 
@@ -73,15 +81,19 @@ def test_ctrl_c_in_a_path_keeps_its_rows(run, flowers, tmp_path, monkeypatch):
 
 
 def test_ctrl_c_while_importing_ends_in_a_line(flowers, tmp_path):
-    command = [sys.executable, "-c", "print(flush=True); from provenet.cli import main; main()", "fit", str(flowers)]
+    code = "print(flush=True); from provenet.cli import main; main()"
+    command = [sys.executable, "-c", code, "fit", str(flowers)]
     child = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     child.stdout.readline()
-    time.sleep(0.5)
+    time.sleep(0.3)
     child.send_signal(signal.SIGINT)
     _, told = child.communicate(timeout=60)
-    assert child.returncode == 1
     assert "Traceback" not in told
-    assert "interrupted, and nothing was saved" in told or "say which column to predict" in told
+    if child.returncode == 2:  # a quick machine had done importing, and asks for the column to predict
+        assert "say which column to predict" in told
+    else:
+        assert child.returncode == 1
+        assert "interrupted, and nothing was saved" in told
 
 
 def test_a_full_disk_at_the_report_keeps_the_model(run, flowers, tmp_path, monkeypatch):

@@ -27,7 +27,7 @@ PROBLEMS, TOGETHER = 200, 10
 TOLERANCE = {"cutting_plane": 1e-4, "admm": 1e-4, "cvx": 1e-5}  # of the slow ones, and Clarabel's; 1e-6 of the others
 EVERYONE = ("auto", "frank_wolfe", "bm", "working_set", "cutting_plane", "copositive", "cvx", "admm")
 ROUNDING = 1e-9  # of the objective
-ACCURATE = 2e-7  # of the objective: how well CVXPY solves
+ACCURATE = 1e-6  # of the objective: how well CVXPY solves; it was 4e-7 above a network once
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def test_the_certificate_has_the_last_word() -> None:
 def test_the_docstring_names_every_method_by_its_family() -> None:
     told = {
         name: room
-        for room, names in re.findall(r"^ {8}(\w+) {3,}(.*)$", pn.solve.__doc__ or "", re.MULTILINE)
+        for room, names in re.findall(r"^ +(\w+) {3,}(.*)$", pn.solve.__doc__ or "", re.MULTILINE)
         for name in re.findall(r'"(\w+)"', names)
     }
     assert told == {name: kind.__module__.split(".")[2] for name, kind in METHODS.items()}

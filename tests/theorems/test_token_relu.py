@@ -81,7 +81,7 @@ def solved(name: str) -> Solution:
     gates = every_gate(theorem, X)
     grouping = {"gate_group": np.repeat(range(len(gates)), [len(g) for g in gates])} if theorem.groups > 1 else {}
     problem = pn.formulate(theorem.block, X, Y, "relu", np.concatenate(gates), beta=1.0, readout="tokens", **grouping)
-    return pn.solve(problem.with_beta(0.1 * problem.beta_max), tol=1e-6)
+    return pn.solve(problem.with_beta(0.055 * problem.beta_max), tol=1e-6)
 
 
 def theorems_optimum(theorem: Theorem, X: Array, Y: Array, beta: float) -> float:

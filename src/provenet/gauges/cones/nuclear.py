@@ -31,8 +31,9 @@ class ConeNuclear(ConeGauge[R_co]):
     """Where rows are too many to be written down for once, the spectral norm bounds the polar from above."""
 
     def relaxed(self, outputs: int) -> Gauge:
-        """With several outputs the cones are left out: how hard a neuron in its cone can pull is dear to know."""
-        return self if outputs == 1 else NuclearNorm()
+        """The cones are left out where how hard a neuron in its cone can pull is dear to know: with several outputs,
+        but for the small cones of which polars are exact."""
+        return self if all(table.exact(outputs) for _, table in self.region.tables) else NuclearNorm()
 
     def bounds(self, stack: Stack) -> Bounds:
         """lower ≤ ‖Z_k‖_{*,K} ≤ upper: neurons above, the polar below, or without a table the nuclear norm."""
