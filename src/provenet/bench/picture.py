@@ -8,6 +8,8 @@ from matplotlib.figure import Figure
 
 from provenet.bench.summary import Summary
 
+_LETTER = 0.0115  # of the width of a panel, about
+
 
 def draw(summary: Summary, pairs: list[tuple[str, str]], file: Path) -> None:
     """A panel for each (ours, other's): above the diagonal ours predicts better; bars are standard deviations."""
@@ -22,14 +24,16 @@ def draw(summary: Summary, pairs: list[tuple[str, str]], file: Path) -> None:
             x, y, s=28, color=["#1a7f5a" if a >= b else "#b8432f" for a, b in zip(y, x, strict=True)], zorder=2
         )
         for k in sorted(range(len(x)), key=lambda k: -abs(y[k] - x[k]))[:5]:
-            above, right = y[k] >= x[k], x[k] > (low + 101) / 2  # names stay inside the frame
+            name, above = summary.tables[k], y[k] >= x[k]
+            room = (x[k] - low if above else 101 - x[k]) / (101 - low)  # away from the diagonal, where few dots are
+            outwards = room > _LETTER * len(name)
             axes.annotate(
-                summary.tables[k],
+                name,
                 (x[k], y[k]),
-                xytext=(-6 if right else 6, 4 if above else -4),
+                xytext=((-6 if above else 6) if outwards else 0, 0 if outwards else (7 if above else -7)),
                 textcoords="offset points",
-                ha="right" if right else "left",
-                va="bottom" if above else "top",
+                ha=("right" if above else "left") if outwards else ("left" if above else "right"),
+                va="center" if outwards else ("bottom" if above else "top"),
                 fontsize=8,
             )
         axes.set(xlabel=f"{theirs}, %", ylabel=f"{ours}, %", xlim=(low, 101), ylim=(low, 101), aspect="equal")
