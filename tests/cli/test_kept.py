@@ -46,6 +46,7 @@ def interrupted(*args, **options):
     return save(*args, **options)
 
 save, fit.save = fit.save, interrupted
+signal.signal(signal.SIGINT, signal.default_int_handler)  # what began in the background has it ignored
 main()
 """
 

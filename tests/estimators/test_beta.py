@@ -45,11 +45,12 @@ def test_nothing_to_fit_has_no_share() -> None:
 
 
 def test_beta_max_of_relu_is_that_of_the_gates_alone() -> None:
-    """With several outputs; with one it is that of the cones."""
-    for outputs in (1, 3):
-        Y = np.random.default_rng(1).standard_normal((40, outputs))
-        relu, gated = (pn.formulate("mlp", X, Y, kind, 8, beta=1.0) for kind in ("relu", "gated_relu"))
-        assert (relu.beta_max == pytest.approx(gated.beta_max)) == (outputs > 1)
+    """With several outputs and more than three features; else it is that of the cones."""
+    rng = np.random.default_rng(1)
+    for features, outputs in ((3, 1), (3, 3), (5, 1), (5, 3)):
+        samples, Y = rng.standard_normal((40, features)), rng.standard_normal((40, outputs))
+        relu, gated = (pn.formulate("mlp", samples, Y, kind, 8, beta=1.0) for kind in ("relu", "gated_relu"))
+        assert (relu.beta_max == pytest.approx(gated.beta_max)) == (features > 3 and outputs > 1)
         assert relu.beta_max <= gated.beta_max * (1 + 1e-9)
         assert pn.solve(relu.with_beta(1.001 * relu.beta_max)).factors.n_neurons == 0
 
