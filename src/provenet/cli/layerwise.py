@@ -16,11 +16,11 @@ from provenet.cli import kept
 from provenet.cli import options as o
 from provenet.cli.console import errors, print_json, say, warn
 from provenet.data.images import Arrays, load_images
+from provenet.estimators.base import watched
 from provenet.files import check_writable
 from provenet.io import save
 from provenet.io.folder import check_replaceable
 from provenet.layerwise import LayerwiseClassifier
-from provenet.layerwise.base import watched
 from provenet.layerwise.progress import Event, Watcher
 
 _RUN = ".run"  # within the model's folder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -317,9 +317,10 @@ def _plain_number(value: Any) -> Any:
 
 
 @contextmanager
-def watched(estimator: ProvenEstimator, callback: Callback) -> Iterator[None]:
-    """While this lasts, fits of the estimator tell ``callback`` of each look at the gap; a true answer stops them."""
-    estimator._watcher = callback
+def watched(estimator: Any, watcher: Callable[..., Any]) -> Iterator[None]:
+    """While this lasts, fits of the estimator tell ``watcher`` how they go: of each look at the gap, where a true
+    answer stops them, or of each epoch of a deep network."""
+    estimator._watcher = watcher
     try:
         yield
     finally:

@@ -175,13 +175,3 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
     @abstractmethod
     def _scored(self, said: Tensor, targets: Tensor) -> float:
         """How good outputs are: the larger, the better."""
-
-
-@contextmanager
-def watched(estimator: Layerwise, watcher: Watcher) -> Iterator[None]:
-    """While this lasts, fits of the estimator tell ``watcher`` of each epoch."""
-    estimator._watcher = watcher
-    try:
-        yield
-    finally:
-        del estimator._watcher
