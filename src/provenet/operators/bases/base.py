@@ -142,6 +142,11 @@ class Operator(Placed, ABC):
         return 0
 
     @property
+    def read_bytes(self) -> int:
+        """What a product with a stack reads of it."""
+        return self.held_bytes
+
+    @property
     def kernel_rows(self) -> int:
         """The side of the kernel: every entry of the prediction but its output columns."""
         return math.prod(self.output_shape[:-1])

@@ -203,5 +203,9 @@ class MLPOperator(Operator):
     def held_bytes(self) -> int:
         return self.opened.nbytes + (self._few_bytes if self._few_bytes <= batches.WAVE else 0)
 
+    @property
+    def read_bytes(self) -> int:
+        return self._few_bytes  # truth values become numbers on the way
+
     def restrict(self, gates: Tensor) -> Self:
         return self._with(opened=self.opened[:, gates].contiguous(), n_gates=len(gates))
