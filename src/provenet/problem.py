@@ -20,6 +20,7 @@ from provenet.gates import Gates, pattern_key
 from provenet.gauges import Bounds, Gauge
 from provenet.gauges.prox.mixed import Penalty
 from provenet.losses import Loss
+from provenet.memory.plan import MemoryPlan
 from provenet.nn import TwoLayer
 from provenet.operators import Operator
 from provenet.polar import polar_bounds
@@ -105,7 +106,8 @@ class Problem:
     """A statement on data X, Y (in ``loss``), in the data's own units; ``program`` is the same in normalised ``units``.
 
     ``mask`` (n, s) says which tokens count, None: all.  ``growth``: how many gates `solve` may let it grow to, in each
-    group of features; None: it has those it has.
+    group of features; None: it has those it has.  ``memory``: where samples are in shards, of which X reads some at a
+    time, what it takes; printed, in words.
     """
 
     statement: Statement
@@ -116,6 +118,7 @@ class Problem:
     program: Program
     units: Units
     growth: int | None = None
+    memory: MemoryPlan | None = None
 
     def __repr__(self) -> str:
         shapes = [" × ".join(map(str, part.shape)) for part in (self.X, self.loss.target)]

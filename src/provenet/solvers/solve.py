@@ -12,8 +12,9 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
-from provenet import deadline
-from provenet.certificates import Certificate, judged, network_certificate
+from provenet import batches, deadline, memory
+from provenet.certificates import Certificate, check_same_data, judged, network_certificate
+from provenet.formulation.sharded import in_shards
 from provenet.gauges import BoundKind
 from provenet.problem import Problem, Program
 from provenet.reductions import STANDARD, Inside, reduced
@@ -40,6 +41,7 @@ def solve(
     max_seconds: float | None = None,
     start: Solution | Factors | nn.Module | None = None,
     callback: Callback | None = None,
+    memory_limit: str | int | None = None,
 ) -> Solution:
     """The best network of a problem, with its certificate.  One that stops short warns (`ConvergenceWarning`).
 
@@ -69,13 +71,17 @@ def solve(
         was trained.
     callback : function, optional
         Gets a `Record` at each look at the gap; a true answer stops the run.
+    memory_limit : str or int, optional
+        "4GB", or bytes, that solving and certifying may allocate beyond what the process has; by default that of the
+        problem, if it was posed with one.  Where no method keeps to it with the samples as they are in memory, "lbfgs"
+        goes over them in shards.
 
     Returns
     -------
     Solution
         With ``status``, ``certificate``, ``network()``, ``steps``, ``seconds`` and ``history``.
     """
-    found = solve_quietly(problem, method, tol, max_steps, max_seconds, start, callback)
+    found = solve_quietly(problem, method, tol, max_steps, max_seconds, start, callback, memory_limit)
     if found.status is not Status.SOLVED:
         warnings.warn(
             f"solve stopped ({found.status.value}) with a certified relative gap of "
@@ -95,6 +101,7 @@ def solve_quietly(
     max_seconds: float | None = None,
     start: Solution | Factors | nn.Module | None = None,
     callback: Callback | None = None,
+    memory_limit: str | int | None = None,
 ) -> Solution:
     """`solve`, for those who look at the status themselves."""
     _check_positive(tol, "tol")
@@ -108,8 +115,20 @@ def solve_quietly(
     if begin is not None:
         _check_start(problem.program, begin)
 
+    limit = memory.as_bytes(memory_limit)
+    if limit is not None and problem.memory is not None and limit != problem.memory.limit:
+        problem = in_shards(problem, limit)
+
     def as_it_is(posed: Problem, at: Factors | None, gap: float, seconds: float | None) -> Solution:
-        return _solved(posed, method, gap, max_steps, seconds, at, callback)
+        settings = method, gap, max_steps, seconds, at, callback
+        if limit is None or posed.memory is not None:
+            return _solved(posed, limit, *settings)
+        try:
+            return _solved(posed, limit, *settings)
+        except MemoryError:  # of any method that works on the samples as they are
+            if method not in ("auto", "lbfgs"):
+                raise
+        return _solved(in_shards(posed, limit), limit, *settings)
 
     if problem.growth is not None:
         return grown(problem, as_it_is, begin, tol, max_seconds)
@@ -118,6 +137,7 @@ def solve_quietly(
 
 def _solved(
     problem: Problem,
+    limit: int | None,
     method: str | Method[Any],
     tol: float,
     max_steps: int | None,
@@ -133,7 +153,7 @@ def _solved(
     asked = method
     if isinstance(method, Method):
         method = method.in_units(problem.units)
-    with deadline.within(max_seconds):
+    with deadline.within(max_seconds), batches.within(limit if problem.memory is None else problem.memory.left):
         done, name = _run(problem.program, method, limits, begin, tell)
     with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(max_seconds, done.seconds)):
         certificate = _proven(problem, done, tol)
@@ -173,6 +193,7 @@ def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certifica
     certificate = certificate.sharpened_by(problem, judged(program, done.proven.theta))
     if deadline.over() and done.judged is not None and done.judged.bound is not BoundKind.PROBABILISTIC:
         certificate = certificate.sharpened_by(problem, done.judged)
+    check_same_data(problem)
     return certificate
 
 
