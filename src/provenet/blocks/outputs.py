@@ -20,7 +20,12 @@ def outputs_in_batches(network: nn.Module, X: Tensor | NDArray[Any], mask: Tenso
     None: all; whatever the others hold.
     """
     with torch.no_grad():
-        return torch.cat([_outputs(network, X, mask, slice(i, i + size)) for i in range(0, len(X), size)])
+        first = _outputs(network, X, mask, slice(0, size))
+        out = first.new_empty(len(X), *first.shape[1:])  # written as they come: kept apart, they would tear up the heap
+        out[:size] = first
+        for i in range(size, len(X), size):
+            out[i : i + size] = _outputs(network, X, mask, slice(i, i + size))
+        return out
 
 
 def _outputs(network: nn.Module, X: Tensor | NDArray[Any], mask: Tensor | None, rows: slice) -> Tensor:

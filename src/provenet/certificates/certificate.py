@@ -157,7 +157,7 @@ def network_certificate(
     """
     with batches.within(None if problem.memory is None else problem.memory.left):
         certificate = _network_certificate(problem, network, tol, theta)
-    check_same_data(problem)
+        check_same_data(problem)
     return certificate
 
 

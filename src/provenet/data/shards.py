@@ -62,7 +62,7 @@ class Shards:
     def spaced(self, count: int) -> Tensor:
         """About ``count`` rows, evenly spaced."""
         stride = max(1, len(self) // max(count, 1))
-        return torch.cat([x[-rows.start % stride :: stride] for rows, x in self.tiles()])
+        return torch.cat([x[-rows.start % stride :: stride].clone() for rows, x in self.tiles()])  # views hold all rows
 
     def tensor_split(self, groups: int, dim: int) -> tuple[Shards, ...]:
         """The last axis in so many equal groups; ``dim`` must be the last one."""

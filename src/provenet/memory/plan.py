@@ -17,7 +17,7 @@ _STACKS = 8  # of A*Θ, in float64
 _ALIVE = 5  # copies of a shard's rows, in float64, while its operator is made
 _PLACES = 40  # arrays of all neurons' weights, in float64, besides what is remembered of steps
 _LIBRARIES = 8 * 10**6  # what libraries take for themselves as they go
-_SHARD, _METHOD = 1 / 8, 9 / 20  # of what is left, for one shard, and for the method
+_SHARD, _METHOD, _LOST = 1 / 8, 9 / 20, 1 / 8  # of what is left: for one shard, for the method, and between blocks
 _FEWEST_ROWS = 16  # a shard has, if there are as many
 _LARGEST_SHARD = 160 * 10**6
 _A_GATE, _MOST_OPEN = 2.5, 64  # neurons a gate has, and gates that are open, about
@@ -90,22 +90,22 @@ class MemoryPlan:
 
     def kept(self, itemsize: int) -> int:
         """How many samples stay in memory between passes, in numbers of this size."""
-        room = (1 - _METHOD) * self.left - self.rows * self.sizes.row
+        room = (1 - _METHOD - _LOST) * self.left - self.rows * self.sizes.row
         return min(self.sizes.n, max(0, int(room / self.sizes.kept_row(itemsize))))
 
     @property
     def used(self) -> int:
         """Bytes, at most."""
         kept = self.kept(4) * self.sizes.kept_row(4)
-        return int(self.sizes.fixed + self.rows * self.sizes.row + _METHOD * self.left + kept)
+        return int(self.sizes.fixed + self.rows * self.sizes.row + (_METHOD + _LOST) * self.left + kept)
 
     def __str__(self) -> str:
         sizes, kept = self.sizes, self.kept(4)
-        stay = "all stay" if kept == sizes.n else f"{kept:,} stay" if kept else "none stays"
-        method, shard = _METHOD * self.left, self.rows * sizes.row
+        stay = f"all {kept:,} rows stay in memory" if kept == sizes.n else f"{kept:,} of {sizes.n:,} rows stay in memory"
+        again = "" if kept == sizes.n else "; the others are read anew in each pass"
+        method, shard = (_METHOD + _LOST) * self.left, self.rows * sizes.row
         return (
             f"memory: up to {shown(self.used)} of the {shown(self.limit)} allowed, beyond what the process has: "
             f"{shown(sizes.fixed)} for predictions, {sizes.gates} gates and neurons, {shown(method)} for the method, "
-            f"{shown(shard)} for {self.rows:,} rows at a time; of {sizes.n:,} rows {stay} in memory "
-            f"({shown(kept * sizes.kept_row(4))}), and what does not is read anew in each pass."
+            f"{shown(shard)} for {self.rows:,} rows at a time; {stay} ({shown(kept * sizes.kept_row(4))}){again}."
         )

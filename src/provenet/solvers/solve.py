@@ -153,10 +153,11 @@ def _solved(
     asked = method
     if isinstance(method, Method):
         method = method.in_units(problem.units)
-    with deadline.within(max_seconds), batches.within(limit if problem.memory is None else problem.memory.left):
-        done, name = _run(problem.program, method, limits, begin, tell)
-    with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(max_seconds, done.seconds)):
-        certificate = _proven(problem, done, tol)
+    with batches.within(limit if problem.memory is None else problem.memory.left):
+        with deadline.within(max_seconds):
+            done, name = _run(problem.program, method, limits, begin, tell)
+        with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(max_seconds, done.seconds)):
+            certificate = _proven(problem, done, tol)
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
     lower = max(certificate.dual, -math.inf if done.proven is None else done.proven.lower * scale)

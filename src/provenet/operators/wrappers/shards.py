@@ -168,8 +168,12 @@ class ShardedOperator(RowsInParts):
         return left, right
 
     def alone(self, factors: Factors, rows: slice) -> Tensor:
-        count = len(range(*rows.indices(self.output_shape[0])))
-        return self.source.some(rows, self.space).alone(self._named(factors), slice(0, count))
+        first, end, _ = rows.indices(self.output_shape[0])
+        own, size = self._named(factors), self.source.rows[0].stop  # no more rows at a time than a shard has
+        pieces = (slice(i, min(i + size, end)) for i in range(first, end, size))
+        return torch.cat(
+            [self.source.some(some, self.space).alone(own, slice(0, some.stop - some.start)) for some in pieces], dim=1
+        )
 
     def principal_axes(self) -> Axes | None:
         return self.source.typical(self.space).principal_axes()

@@ -84,7 +84,9 @@ class LBFGS(Method[LBFGSState]):
     def memory(self, program: Program) -> int:
         """The operator in float32, turned; what was remembered of steps; hidden values and their gates."""
         op, neurons = program.operator, self._neurons(program)
-        data = 0 if op.in_shards else op.kernel_rows * op.p * 3 + op.held_bytes // 2
+        if op.in_shards:
+            return 0  # the plan of their memory has counted it: it takes what there is
+        data = op.kernel_rows * op.p * 3 + op.held_bytes // 2
         seen = 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1])
         remembered = 4 * self.memory_pairs * neurons * (op.p + op.q)
         return 4 * math.ceil(data + seen + remembered) + 16 * math.prod(op.output_shape) * 8
