@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from provenet import batches, memory
-from provenet.blocks import OnData
+from provenet.blocks import Block, OnData
 from provenet.data.parts import Resident
 from provenet.data.sharded import as_shards, comes_in_shards
 from provenet.data.shards import Shards
@@ -92,7 +93,7 @@ def pose_in_shards(
     if limit is None:
         limit = int(_SHARE * (memory.available_bytes() or 2**33))
     targets = as_targets(Y, n, statement.loss.name, tokens=statement.readout == "tokens")
-    block.check(samples, targets.shape[-1])
+    block.check(samples[:1], targets.shape[-1])
     weight = as_weights(sample_weight, n)
     if weight is not None and not bool((weight > 0).all()):
         raise ValueError(
@@ -102,7 +103,7 @@ def pose_in_shards(
     count = _count(wanted, statement) * block.groups
     plan = MemoryPlan.of(Sizes(n, math.prod(X.shape[1:]), on.rho, on.p, on.q, targets.numel(), count), limit)
     with batches.within(plan.left):
-        size = X.surveyed(block.size)
+        size = X.surveyed(partial(_size, block, targets.shape[-1]))
         loss = statement.make_loss(targets, weight, None)
         scaled_loss, units = normalised(loss, size, block.degree)
         beta = units.normalised_beta(statement.beta)
@@ -115,6 +116,12 @@ def pose_in_shards(
         sampler=statement.sampler if wanted.name == GIVEN else wanted.name,
     )
     return Problem(told, samples, None, loss, found, Program(operator, scaled_loss, gauge, beta), units, memory=plan)
+
+
+def _size(block: Block, outputs: int, X: Tensor) -> float:
+    """That of some samples, which must be ones that the block takes."""
+    block.check(X, outputs)
+    return block.size(X)
 
 
 def goes_in_shards(X: Any, limit: int | None) -> bool:

@@ -101,7 +101,9 @@ class MemoryPlan:
 
     def __str__(self) -> str:
         sizes, kept = self.sizes, self.kept(4)
-        stay = f"all {kept:,} rows stay in memory" if kept == sizes.n else f"{kept:,} of {sizes.n:,} rows stay in memory"
+        stay = (
+            f"all {kept:,} rows stay in memory" if kept == sizes.n else f"{kept:,} of {sizes.n:,} rows stay in memory"
+        )
         again = "" if kept == sizes.n else "; the others are read anew in each pass"
         method, shard = (_METHOD + _LOST) * self.left, self.rows * sizes.row
         return (

@@ -79,7 +79,7 @@ class Method(ABC, Generic[State]):
     def refuses(self, program: Program) -> str | None:
         """Why this method cannot take this program, in a sentence; None if it can.  Asked before the reductions that
         it ``wants``, and often: it must be cheap.  What only shows in the work, ``init`` raises as `Refused`."""
-        needs = self.needs if self.shards else (*self.needs, RESIDENT)
+        needs = self.needs if self.shards else (RESIDENT, *self.needs)
         unmet = (ability.unmet(program) for ability in needs)
         return next((reason for reason in unmet if reason is not None), None) or self.declines(program)
 
