@@ -156,9 +156,10 @@ def network_certificate(
     dual point of an earlier certificate, where that is of these samples and proves more.
     """
     with batches.within(None if problem.memory is None else problem.memory.left):
-        certificate = _network_certificate(problem, network, tol, theta)
-        check_same_data(problem)
-    return certificate
+        try:
+            return _network_certificate(problem, network, tol, theta)
+        finally:  # after it, for they might change meanwhile; where it fails, they may be the reason
+            check_same_data(problem)
 
 
 def check_same_data(problem: Problem) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from pathlib import Path
@@ -9,19 +10,21 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from provenet import batches
 from provenet.cli import kept
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, complain, print_certificate, print_json, say, warn
 from provenet.cli.fitting import Fitting, prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.progress import gap_bar
+from provenet.data.shards import Shards
 from provenet.estimators.base import ProvenEstimator, watched
 from provenet.files import check_writable
 from provenet.io import save
 from provenet.io.folder import check_replaceable, holds_certified
+from provenet.memory import as_bytes
 from provenet.report import report as write_report
 
 _SCALES = 1e3  # columns whose sizes differ by more are told of
@@ -66,6 +69,7 @@ def fit(
     Example: provenet fit patches.npz --block attention --tokens 49 --set scale=sqrt_d --out heads
     """
     began = time.perf_counter()
+    context.with_resource(batches.within(as_bytes(solver.memory_limit)))
     check_replaceable(out)  # before the work, not after it
     check_writable(out)
     if cv is None:
@@ -85,6 +89,11 @@ def fit(
     if fitting.task == "regression":
         o.refuse_if_given(context, "balanced", "a regression has no classes to weigh.")
     kept_out = None
+    if isinstance(fitting.data.X, Shards) and (holdout is not None or cv is not None):
+        raise typer.BadParameter(
+            f"rows of {file.data.name} are read in shards, and none are kept apart; leave it out.",
+            param_hint="--holdout" if cv is None else "--cv",
+        )
     if holdout is not None:
         fitting, kept_out = fitting.held_out(holdout, network.seed)
     estimator, dataset = fitting.estimator, fitting.data
@@ -110,7 +119,7 @@ def fit(
     page, failed = None, False
     if report:
         seen = kept_out or fitting
-        judged = seen.data.X, seen.y, seen.data.mask
+        judged = _judged(seen)
         kind = "training" if kept_out is None else "test"
         about = {"feature_names": fitting.feature_names, "source": fitting.named, "judged_on": kind}
         try:
@@ -123,9 +132,18 @@ def fit(
         raise typer.Exit(FAILED)
 
 
-def warn_of_scales(X: NDArray[Any], names: list[str] | None) -> None:
+def _judged(seen: Fitting) -> tuple[Any, Any, Any]:
+    """What a report judges a network by: all samples, or, of those in shards, some evenly spaced ones."""
+    X, y = seen.data.X, seen.y
+    if not isinstance(X, Shards):
+        return X, y, seen.data.mask
+    rows = batches.count(math.prod(X.shape[1:]), batches.BATCH)
+    return X.spaced(rows).numpy(), y[:: X.stride(rows)], None
+
+
+def warn_of_scales(X: Any, names: list[str] | None) -> None:
     """The penalty is the same on all weights: a column of small numbers has no say beside one of large ones."""
-    if X.ndim != 2 or names is None:
+    if X.ndim != 2 or names is None or isinstance(X, Shards):
         return
     size = np.abs(X).max(axis=0)
     there = np.flatnonzero(size)
@@ -155,7 +173,7 @@ def train(
         estimator.set_params(max_seconds=max(asked - spent, _SHORTEST))
     with (
         gap_bar(estimator.tol, quiet, name) as show,
-        watched(estimator, show),
+        watched(estimator, show, warn),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always", ConvergenceWarning)

@@ -22,5 +22,5 @@ class Partition:
         if step != 1:
             raise ValueError(f"rows: only rows in a row can be read at once, not every {step}.")
         for part, (begins, ends) in enumerate(zip(self.starts, self.starts[1:], strict=False)):
-            if first < ends and begins < end:
+            if max(first, begins) < min(end, ends):
                 yield part, max(first - begins, 0), min(end, ends) - begins

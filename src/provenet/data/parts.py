@@ -66,19 +66,21 @@ class Resident(Part):
 
 @dataclass
 class Mapped(Part):
-    """Rows of a file of numbers, from a byte on; columns: those of a table (n, d) that count, None: all.  keeps: what
-    must not go while the file is needed."""
+    """Rows of a file of numbers, from a byte on; columns: those of a table (n, d) that count, None: all.  sample: the
+    shape in which a row is read, None: as it is.  keeps: what must not go while the file is needed."""
 
     path: Path
     whole: tuple[int, ...]
     dtype: np.dtype[Any]
     offset: int
     columns: NDArray[np.intp] | None = None
+    sample: tuple[int, ...] | None = None
     keeps: Any = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self.name = str(self.path)
-        self.shape = self.whole if self.columns is None else (self.whole[0], len(self.columns))
+        row = self.whole[1:] if self.columns is None else (len(self.columns),)
+        self.shape = (self.whole[0], *(row if self.sample is None else self.sample))
 
     @staticmethod
     def of_npy(path: Path) -> Mapped:
@@ -121,7 +123,8 @@ class Mapped(Part):
         if found.size != (end - first) * each:
             raise self.changed()
         rows = found.reshape(end - first, *self.whole[1:])
-        return rows if self.columns is None else rows[:, self.columns]
+        rows = rows if self.columns is None else rows[:, self.columns]
+        return rows if self.sample is None else rows.reshape(end - first, *self.sample)
 
 
 def _is_map(base: Any) -> bool:

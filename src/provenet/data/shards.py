@@ -29,6 +29,7 @@ class Shards:
         self.parts, self._last = tuple(parts), last
         self._rows = Partition([len(part) for part in self.parts])
         self._digests: tuple[bytes, ...] | None = None
+        self._low, self._high = math.inf, -math.inf
         sizes = self.parts[0].shape[1:]
         ends = sizes if last is None else (*sizes[:-1], len(range(*last.indices(sizes[-1]))))
         self.shape = torch.Size((self._rows.total, *ends))
@@ -59,9 +60,13 @@ class Shards:
         for rows in batches.slices(len(self), math.prod(self.shape[1:]), batches.PASS):
             yield rows, self[rows]
 
+    def stride(self, count: int) -> int:
+        """Every so many rows are about ``count``."""
+        return max(1, len(self) // max(count, 1))
+
     def spaced(self, count: int) -> Tensor:
-        """About ``count`` rows, evenly spaced."""
-        stride = max(1, len(self) // max(count, 1))
+        """About ``count`` rows: the first, and every `stride` from there on."""
+        stride = self.stride(count)
         return torch.cat([x[-rows.start % stride :: stride].clone() for rows, x in self.tiles()])  # views hold all rows
 
     def tensor_split(self, groups: int, dim: int) -> tuple[Shards, ...]:
@@ -79,12 +84,20 @@ class Shards:
             for first, rows in part.tiles():
                 seen.update(np.ascontiguousarray(rows).data)
                 _check_finite(rows, part.name, first)
+                self._low, self._high = min(self._low, float(rows.min())), max(self._high, float(rows.max()))
                 largest = max(largest, measure(torch.from_numpy(rows.astype(np.float64))))
             digests.append(seen.digest())
             if self._digests is not None and self._digests[len(digests) - 1] != digests[-1]:
                 raise part.changed()
         self._digests = tuple(digests)
         return largest
+
+    def min(self) -> float:
+        """Of the first pass."""
+        return self._low
+
+    def max(self) -> float:
+        return self._high
 
     def check_unchanged(self) -> None:
         """That the numbers are those of the first pass."""

@@ -80,6 +80,13 @@ def parquet_columns(path: Path) -> list[str]:
         return list(file.schema_arrow.names)
 
 
+def column_of_parquet(path: Path, name: str) -> NDArray[Any]:
+    """Numbers as numbers where none is missing; anything else as Python objects, None where missing."""
+    column = _pyarrow(path).read_table(path, columns=[name]).column(name)
+    array: NDArray[Any] = column.to_numpy()
+    return array if array.dtype.kind in "biuf" else np.array([*column.to_pylist(), None], dtype=object)[:-1]
+
+
 def _pyarrow(path: Path) -> Any:
     try:
         import pyarrow.parquet as parquet
