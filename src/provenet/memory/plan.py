@@ -19,7 +19,7 @@ _PLACES = 40  # arrays of all neurons' weights, in float64, besides what is reme
 _LIBRARIES = 8 * 10**6  # what libraries take for themselves as they go
 _SHARD, _METHOD, _LOST = 1 / 8, 9 / 20, 1 / 8  # of what is left: for one shard, for the method, and between blocks
 _FEWEST_ROWS = 16  # a shard has, if there are as many
-_LARGEST_SHARD = 160 * 10**6
+_LARGEST_SHARD = 40 * 10**6  # more rows at a time would gain nothing
 _A_GATE, _MOST_OPEN = 2.5, 64  # neurons a gate has, and gates that are open, about
 
 
