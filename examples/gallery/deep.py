@@ -15,10 +15,10 @@ import provenet as pn
 
 images, labels = load_digits(return_X_y=True)
 images = (images / 16).reshape(-1, 1, 8, 8).astype("float32")
-X_train, X_test, y_train, y_test = train_test_split(images, labels, test_size=0.25, stratify=labels, random_state=0)
+X_train, X_test, y_train, y_test = train_test_split(images, labels, train_size=700, stratify=labels, random_state=0)
 
 # %%
-layers = [pn.Layer("cnn", n_gates=24) for _ in range(2)]
+layers = [pn.Layer("cnn", n_gates=16) for _ in range(2)]
 model = pn.LayerwiseClassifier(layers=layers, early_stopping=False)
 model.fit(X_train, y_train)
 print(model.stages_)
