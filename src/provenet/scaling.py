@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,6 +17,8 @@ from provenet.nn import Standardised, TwoLayer
 from provenet.nn.standardised import along
 
 _CONSTANT = 16 * torch.finfo(torch.float64).eps  # of the largest number: a spread below is rounding
+_NORMAL = 1.4826  # standard deviations in a median deviation
+_HALF = 1e-12  # by which sums of shares may miss a half
 _TINY = torch.finfo(torch.float64).tiny
 _SAME = 1e-9  # of the spread: the same moments, from sums in another order
 _ROUNDING = 1e12  # spreads in the mean: a feature that some sums find constant, and others not quite
@@ -39,15 +40,21 @@ class Scaling:
 
     @classmethod
     def fit(
-        cls, X: Tensor, Y: Tensor | None, axis: int, weight: Tensor | None = None, mask: Tensor | None = None
+        cls,
+        X: Tensor,
+        Y: Tensor | None,
+        axis: int,
+        weight: Tensor | None = None,
+        mask: Tensor | None = None,
+        robust: bool = False,
     ) -> Self:
         """Of samples X (n, …), and of targets Y (n, …, c) where they are measurements.  A weight of two counts twice;
-        tokens that are not there do not count."""
+        tokens that are not there do not count.  ``robust``: targets by medians, which outliers do not move."""
         mean, spread = _moments(X, axis, weight, mask)
         scale = torch.where(spread > 0, 1 / spread.clamp_min(_TINY), 0.0)
         if Y is None:
             return cls(axis, mean, scale)
-        middle, width = _moments(Y, -1, weight, mask if Y.ndim == 3 else None)
+        middle, width = (_medians if robust else _moments)(Y, -1, weight, mask if Y.ndim == 3 else None)
         return cls(axis, mean, scale, middle, torch.where(width > 0, width, 1.0))
 
     @classmethod
@@ -131,19 +138,43 @@ def _alike(mean: Tensor, scale: Tensor, mean2: Tensor, scale2: Tensor) -> bool:
     return bool((same_mean & same_scale).all())
 
 
-def _moments(X: Tensor, axis: int, weight: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """(mean, spread) (d,) in float64; the spread of what never changes, but for rounding, is zero.
-
-    In units of the largest number, so that no square leaves float64; twice over the data, so that none cancels."""
+def _shares(X: Tensor, axis: int, weight: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Numbers (r, d) that count, and how much each row does, (r, 1), in all one."""
     rows = X.to(torch.float64).movedim(axis, -1)
-    share: Any = torch.ones(rows.shape[:-1], dtype=torch.float64)
+    share = torch.ones(rows.shape[:-1], dtype=torch.float64)
     if weight is not None:
         share = share * (weight / weight.max()).view(-1, *[1] * (rows.ndim - 2))
     if mask is not None:
         share = share * mask
     rows, share = rows.flatten(0, -2), share.flatten()
     rows, share = rows[share > 0], share[share > 0]
-    share = (share / share.sum()).unsqueeze(1)
+    return rows, (share / share.sum()).unsqueeze(1)
+
+
+def _medians(Y: Tensor, axis: int, weight: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """(median, spread) (c,): that of a normal distribution with the same median of deviations; where more than half of
+    all are the same, the mean deviation from the median."""
+    rows, share = _shares(Y, axis, weight, mask)
+    middle = _median(rows, share)
+    away = (rows - middle).abs()
+    spread = _NORMAL * _median(away, share)
+    return middle, torch.where(spread > 0, spread, (share * away).sum(0))
+
+
+def _median(rows: Tensor, share: Tensor) -> Tensor:
+    """(c,) of rows (r, c) with shares (r, 1); halfway between the two in the middle."""
+    ordered, order = rows.sort(dim=0)
+    below = share.expand_as(rows).gather(0, order).cumsum(0)
+    ends = [(below < 0.5 + off).sum(0).clamp_max(len(rows) - 1) for off in (-_HALF, _HALF)]
+    low, high = (ordered.gather(0, end[None])[0] for end in ends)
+    return low / 2 + high / 2
+
+
+def _moments(X: Tensor, axis: int, weight: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """(mean, spread) (d,) in float64; the spread of what never changes, but for rounding, is zero.
+
+    In units of the largest number, so that no square leaves float64; twice over the data, so that none cancels."""
+    rows, share = _shares(X, axis, weight, mask)
     low, high = rows.aminmax(dim=0)
     size = torch.maximum(-low, high).clamp_min(_TINY)
     size = torch.exp2(torch.frexp(size).exponent.to(torch.float64) - 1)  # a power of two: dividing rounds nothing

@@ -89,7 +89,9 @@ class ClassifierSettings(Settings):
 class RegressorSettings(Settings):
     loss: str = setting("squared", '"squared", ½‖f − y‖², or "huber"')
     delta: float = setting(
-        1.0, "the huber loss is quadratic within it, and linear beyond; in standard deviations of y if standardized"
+        1.0,
+        "the huber loss is quadratic within it, and linear beyond; standardized targets are in units of their "
+        "deviation from the median",
     )
 
 

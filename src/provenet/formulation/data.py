@@ -41,7 +41,8 @@ def standardised(statement: Statement, data: Data, scaling: Scaling | None) -> t
     """Data as the problem sees them, and by what: the moments of these data, where none are given."""
     if scaling is None:
         targets = data.Y if statement.loss.measures else None
-        scaling = Scaling.fit(data.X, targets, axis_of(statement.block.tokens), data.weight, data.mask)
+        robust = statement.loss.measures == "median"
+        scaling = Scaling.fit(data.X, targets, axis_of(statement.block.tokens), data.weight, data.mask, robust)
     X, Y = scaling.samples(data.X, data.mask), scaling.targets(data.Y, data.mask)
     return data._replace(X=X, Y=Y), scaling
 

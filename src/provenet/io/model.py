@@ -173,7 +173,7 @@ def _scaling(statement: Statement, tensors: dict[str, Tensor], data: Mapping[str
     if len(data["samples"]) < 2:
         raise SchemaError("data: samples without features")
     scaling = Scaling.from_tensors(parts, axis, data["samples"][axis], data["targets"][-1])
-    if (scaling.target_mean is not None) != statement.loss.measures:
+    if (scaling.target_mean is not None) != bool(statement.loss.measures):
         raise SchemaError(f"tensors: means of targets do not go with loss {statement.loss.name!r}, or lack")
     return scaling
 

@@ -12,7 +12,7 @@ from provenet.losses.shift import close_centre, weighted_mean
 
 class Squared(Loss):
     name = "squared"
-    measures = True
+    measures = "mean"
     quadratic = True
     curvature = 1.0
 

@@ -124,13 +124,10 @@ def _standardised(problem: Problem) -> str:
     assert problem.scaling is not None
     targets = problem.scaling.target_mean is not None
     return (
-        f"Features{' and targets' if targets else ''} were brought to mean zero and variance one first, and the "
-        "objective is that of the standardised data: the penalty is on weights of standardised features"
-        + (
-            ", the loss in standard deviations of the target. Predictions are in the target's own units."
-            if targets
-            else "."
-        )
+        f"Features were brought to mean zero and variance one first{', targets to units of their spread' * targets}; "
+        "the objective is that of the standardised data, its penalty on weights of standardised features."
+        + " Predictions are in the target's own units."
+        * targets
     )
 
 
