@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
+import numpy as np
 import torch
 from torch import Tensor
 from typing_extensions import Self
@@ -148,7 +149,8 @@ def _shares(X: Tensor, axis: int, weight: Tensor | None, mask: Tensor | None) ->
         share = share * mask
     rows, share = rows.flatten(0, -2), share.flatten()
     rows, share = rows[share > 0], share[share > 0]
-    return rows, (share / share.sum()).unsqueeze(1)
+    share = share.unsqueeze(1)
+    return rows, share / _summed(share)
 
 
 def _medians(Y: Tensor, axis: int, weight: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -158,7 +160,7 @@ def _medians(Y: Tensor, axis: int, weight: Tensor | None, mask: Tensor | None) -
     middle = _median(rows, share)
     away = (rows - middle).abs()
     spread = _NORMAL * _median(away, share)
-    return middle, torch.where(spread > 0, spread, (share * away).sum(0))
+    return middle, torch.where(spread > 0, spread, _summed(share * away))
 
 
 def _median(rows: Tensor, share: Tensor) -> Tensor:
@@ -179,10 +181,15 @@ def _moments(X: Tensor, axis: int, weight: Tensor | None, mask: Tensor | None) -
     size = torch.maximum(-low, high).clamp_min(_TINY)
     size = torch.exp2(torch.frexp(size).exponent.to(torch.float64) - 1)  # a power of two: dividing rounds nothing
     rows = rows / size
-    mean = (share * rows).sum(0)
+    mean = _summed(share * rows)
     centred = rows - mean
-    mean = mean + (share * centred).sum(0)
-    spread = (share * centred.square()).sum(0).sqrt()
-    constant = (low == high) | (spread <= _CONSTANT * (rows.abs().amax(0)))
+    mean = mean + _summed(share * centred)
+    spread = _summed(share * centred.square()).sqrt()
+    constant = (low == high) | (spread <= _CONSTANT * rows.abs().amax(0))
     mean = torch.where(low == high, low, mean * size)
     return mean, torch.where(constant, 0.0, spread * size)
+
+
+def _summed(rows: Tensor) -> Tensor:
+    """(d,) of (r, d).  By numpy, whose order of summation is the same on every CPU: so are means, and digests."""
+    return torch.from_numpy(np.atleast_1d(np.add.reduce(rows.numpy(), axis=0)))
