@@ -42,6 +42,8 @@ class Certificate:
     scope says so; or all u at once.  ``penalty``: the norms (C, R) of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²) in the objective.
     ``dual_of``: whose dual point it is: the gradient at the "network" itself, at a "solved network", or the best of the
     "run" that found the network; the latter is ``theta`` (n, …, c), in the user's units of loss by output.
+    ``standardized``: it is of a problem on standardised data, whose penalty is on weights of standardised features and
+    whose objective is in units of standardised targets.
     ``better``: a network with a lower objective, if one was found; see `improve`.
     """
 
@@ -56,6 +58,7 @@ class Certificate:
     method: str = "gates"
     penalty: Penalty = WEIGHT_DECAY
     dual_of: str = "network"
+    standardized: bool = False
     theta: Tensor | None = field(default=None, repr=False, compare=False)
     better: nn.Module | None = field(default=None, repr=False, compare=False)
 
@@ -115,6 +118,8 @@ class Certificate:
         how = self.bound if self.method == "gates" else f"{self.bound}, by {self.method}"
         own = self.dual_of == "network"
         other = [] if self.penalty == WEIGHT_DECAY else [("penalty of a neuron", in_words(self.penalty))]
+        if self.standardized:
+            other.append(("data", "standardised; the penalty is on weights of standardised features"))
         return [
             ("status", f"{self.status} (relative gap ≤ {self.tol:g} asked)"),
             ("scope", self.scope),
@@ -153,7 +158,7 @@ def network_certificate(
     network's own forward pass and weight decay, the dual from the gradient of the loss there; or from ``theta``, the
     dual point of an earlier certificate, where that is of these samples and proves more.
     """
-    network = copy.deepcopy(network).to(dtype=torch.float64).eval()
+    network = copy.deepcopy(problem.inward(network)).to(dtype=torch.float64).eval()
     if problem.activation == "relu":  # its primal is its own forward pass, whatever its neurons' arrangements are
         prediction, factors, bias = relu_point(problem, network)
     else:
@@ -163,9 +168,8 @@ def network_certificate(
         convex = problem.program.operator.forward_factors(factors)
         check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
     units = problem.beta, problem.units.value
-    own = certificate_of(
-        problem.program, prediction, factors, *units, problem.scope, tol, intercept=bias, penalty=problem.penalty
-    )
+    more: dict[str, Any] = {"penalty": problem.penalty, "standardized": problem.scaling is not None}
+    own = certificate_of(problem.program, prediction, factors, *units, problem.scope, tol, intercept=bias, **more)
     if theta is None or theta.shape != problem.loss.target.shape or own.holds(tol):
         return own
     return own.sharpened_by(problem, judged(problem.program, theta.to(torch.float64) / problem.units.dual))
