@@ -35,7 +35,7 @@ from provenet.proofs.improve import improved, objective
 from provenet.solvers.solve import solve_quietly
 from provenet.statement import Scope
 from provenet.variable import Factors
-from provenet.vectors import power_of_two
+from provenet.vectors import power_of_two, unit
 
 _MOST = 10_000  # arrangements worth enumerating for one certificate, where each has an exact polar
 _MOST_BOUNDED = 50  # where it has bounds only, which cost more, and all u at once are often bounded better
@@ -132,7 +132,7 @@ class Everyone:
         chance = torch.randn(32, p, generator=generator, dtype=torch.float64)
         starts = torch.cat([network.first.detach(), self.rows[:64], -self.rows[:64], chance])
         starts = starts[torch.linalg.vector_norm(starts, dim=1) > 0]
-        u, strength = climb(pull, starts / torch.linalg.vector_norm(starts, dim=1, keepdim=True))
+        u, strength = climb(pull, unit(starts))
         if not strength > problem.program.beta * (1 + 1e-9):
             return None
         return improved(network, problem, u, -pull.at(u[None])[0] / strength)
