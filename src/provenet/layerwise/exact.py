@@ -11,7 +11,7 @@ from torch import Tensor
 from provenet.certificates import Certificate, network_certificate
 from provenet.formulation import Wanted, pose
 from provenet.layerwise.inputs import Inputs
-from provenet.layerwise.layer import Decay, Layer
+from provenet.layerwise.layer import Layer
 from provenet.nn import TwoLayer
 from provenet.problem import Problem
 from provenet.solvers import Record
@@ -45,22 +45,17 @@ def posed(at: Callable[[float], Statement], layer: Layer, inputs: Inputs, target
 
     at: β → what is minimised.
     """
-    assert layer.beta is not None
-    decay = Decay.parse(layer.beta)
     samples = torch.cat(list(inputs.parts())).to(torch.float64)
-
-    def beta(problem: Problem) -> float:
-        return decay.summed(inputs.n, lambda: problem.beta_max)
 
     problem = pose(at(1.0), samples, targets, Wanted.of("gaussian", layer.n_gates), seed=seed)
     if layer.activation != "linear":
         if layer.gates != "gaussian":  # they may depend on β
             wanted = Wanted.of(layer.gates, layer.n_gates)
-            problem = pose(at(beta(problem)), samples, targets, wanted, seed=seed)
+            problem = pose(at(layer.decay.of(problem)), samples, targets, wanted, seed=seed)
         assert problem.gates.vectors is not None
         vectors = problem.gates.vectors.float().to(torch.float64)
         problem = pose(at(1.0), samples, targets, vectors, gate_group=problem.gates.group)
-    return problem.with_beta(beta(problem))
+    return problem.with_beta(layer.decay.of(problem))
 
 
 def solved(
@@ -78,8 +73,7 @@ def solved(
 
 def strongest(factors: Factors, rank: int) -> Tensor | None:
     """The ``rank`` neurons of every gate with the largest ‖u‖‖v‖, in their order; None where that is all."""
-    strength = factors.left.norm(dim=1) * factors.right.norm(dim=1)
-    order = torch.argsort(strength, descending=True, stable=True)
+    order = torch.argsort(factors.sizes(), descending=True, stable=True)
     seen: dict[int, int] = {}
     kept = []
     for j in order.tolist():

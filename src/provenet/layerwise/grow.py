@@ -15,7 +15,7 @@ from provenet.layerwise.augment import Augmented
 from provenet.layerwise.checkpoint import Checkpoint
 from provenet.layerwise.exact import Solved, is_small, posed, solved
 from provenet.layerwise.inputs import Inputs, Made, Store
-from provenet.layerwise.layer import Decay, Layer
+from provenet.layerwise.layer import Layer
 from provenet.layerwise.minibatch import Minibatches, Score
 from provenet.layerwise.presets import Recipe
 from provenet.layerwise.progress import Event, Watcher
@@ -195,8 +195,7 @@ class _Work:
         images = None
         if growth.recipe.augment:
             images = Augmented(growth.training.inputs, growth.recipe.augment, self.below, self.frame)
-        assert layer.beta is not None
-        statement = growth.statement(layer, Decay.parse(layer.beta).summed(self.seen.n, _no_beta_max))
+        statement = growth.statement(layer, layer.decay.summed(self.seen.n, _no_beta_max))
         minibatches = Minibatches(
             layer, growth.recipe, statement, self.seen, growth.training.targets, growth.score, self.seed, images
         )
