@@ -118,7 +118,7 @@ class Everyone:
         penalty = float(factors.penalty())
         gap = with_intercept(program, gap_at(program, prediction, penalty, at), prediction, penalty, bias)
         units, scope = (program.beta, problem.beta, problem.units.value), Scope.ALL_ARRANGEMENTS
-        whole = certificate_from(gap, *units, scope, tol, method=found.method)
+        whole = certificate_from(gap, *units, scope, tol, method=found.method, free_intercept=program.loss.free)
         return whole if certificate is None or whole.dual > certificate.dual else certificate
 
     def escape(self, network: TwoLayer) -> TwoLayer | None:
