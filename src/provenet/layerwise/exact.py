@@ -14,7 +14,7 @@ from provenet.layerwise.inputs import Inputs
 from provenet.layerwise.layer import Layer
 from provenet.nn import TwoLayer
 from provenet.problem import Problem
-from provenet.solvers import Record
+from provenet.solvers import Limits, Record
 from provenet.solvers.solve import solve_quietly
 from provenet.statement import Statement
 from provenet.variable import Factors
@@ -63,7 +63,7 @@ def solved(
 ) -> Solved:
     """The best network, its weights rounded to float32 and certified so; of every gate its ``rank`` strongest neurons
     are passed on."""
-    solution = solve_quietly(problem, "auto", tol, max_seconds=max_seconds, callback=tell)
+    solution = solve_quietly(problem, "auto", Limits(tol, max_seconds=max_seconds), callback=tell)
     factors = solution.factors
     network = problem.network(factors).float()
     assert isinstance(network, TwoLayer)

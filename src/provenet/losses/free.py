@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from provenet.losses.balance import is_balanced
-from provenet.losses.base import Loss
+from provenet.losses.base import Loss, Shiftable
 
 _OFF = 1e-9  # of the sum of the sizes: what a column's sum may be for the conjugate to be a number
 _STEPS = 100
@@ -30,7 +30,7 @@ class Free(Loss):
     remembered = ("_last",)
     _last: tuple[Tensor, int, Tensor] | None = None  # a prediction, its version, and the best b there
 
-    def __init__(self, plain: Loss, there: Tensor | None = None):
+    def __init__(self, plain: Shiftable, there: Tensor | None = None):
         super().__init__(plain.target, plain.sample_weight)
         self.name, self.quadratic, self.kink, self.curvature = plain.name, plain.quadratic, plain.kink, plain.curvature
         self._given, self.there = plain, there

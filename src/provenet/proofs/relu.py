@@ -32,6 +32,7 @@ from provenet.nn.foreign import Reading, read_module
 from provenet.polar.everywhere import Pull, climb, strongest
 from provenet.problem import Problem
 from provenet.proofs.improve import improved, objective
+from provenet.solvers.loop import Limits
 from provenet.solvers.solve import solve_quietly
 from provenet.statement import Scope
 from provenet.variable import Factors
@@ -59,7 +60,7 @@ def certify_relu(read: Reading, pose: Callable[[Any], Problem], tol: float, shar
     certificate = everyone.judged(network, every, tol)
     candidates = [everyone.escape(network)]
     if sharpen > 0:
-        best = solve_quietly(pose(_GATES) if every is None else every, "auto", min(tol, 1e-4) / 4, max_seconds=sharpen)
+        best = solve_quietly(pose(_GATES) if every is None else every, "auto", _sharp(tol, sharpen))
         solved: TwoLayer = best.network()  # type: ignore[assignment]
         with deadline.within(max(1.0, 0.1 * sharpen)):  # a bound holds whenever its search ends
             other = everyone.judged(solved, None, tol) if every is None else best.certificate
@@ -186,9 +187,14 @@ def _among_its_own(read: Reading, pose: Callable[[Any], Problem], tol: float, sh
     certificate = network_certificate(problem, network, tol)
     if not sharpen > 0:
         return certificate
-    best = solve_quietly(problem, "auto", min(tol, 1e-4) / 4, max_seconds=sharpen)
+    best = solve_quietly(problem, "auto", _sharp(tol, sharpen))
     certificate = certificate.sharpened(best.certificate)
     return replace(certificate, better=_best([best.network()], read, problem))  # type: ignore[list-item]
+
+
+def _sharp(tol: float, seconds: float) -> Limits:
+    """For a dual point that proves more than the tolerance asks."""
+    return Limits(min(tol, 1e-4) / 4, max_seconds=seconds)
 
 
 def _best(candidates: list[TwoLayer | None], read: Reading, problem: Problem) -> nn.Module | None:
