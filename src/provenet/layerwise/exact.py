@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.certificates import Certificate, network_certificate
 from provenet.formulation import Wanted, pose
 from provenet.layerwise.inputs import Inputs
@@ -58,16 +60,19 @@ def posed(at: Callable[[float], Statement], layer: Layer, inputs: Inputs, target
     return problem.with_beta(layer.decay.of(problem))
 
 
-def solved(
-    problem: Problem, rank: int, tol: float, max_seconds: float | None, tell: Callable[[Record], None] | None
-) -> Solved:
+def solved(problem: Problem, rank: int, limits: Limits, tell: Callable[[Record], None] | None) -> Solved:
     """The best network, its weights rounded to float32 and certified so; of every gate its ``rank`` strongest neurons
     are passed on."""
-    solution = solve_quietly(problem, "auto", Limits(tol, max_seconds=max_seconds), callback=tell)
+    seconds, began = limits.max_seconds, time.perf_counter()
+    solution = solve_quietly(problem, "auto", limits, callback=tell)
     factors = solution.factors
     network = problem.network(factors).float()
     assert isinstance(network, TwoLayer)
-    certificate = network_certificate(problem, network, tol).sharpened(solution.certificate)
+    with deadline.within(
+        None if seconds is None else seconds + deadline.grace(seconds) - (time.perf_counter() - began)
+    ):
+        certificate = network_certificate(problem, network, limits.tol)
+    certificate = certificate.sharpened(solution.certificate)
     return Solved(network, certificate, strongest(factors, rank))
 
 

@@ -24,7 +24,7 @@ from provenet.layerwise.shapes import blank_network
 from provenet.layerwise.stage import TrainedStage, digest_of, digest_of_samples
 from provenet.nn import Stage
 from provenet.nn.normalise import Moments
-from provenet.solvers import Record
+from provenet.solvers import Limits, Record
 from provenet.statement import Statement
 
 _LOOK = 10_000  # samples that moments and training scores are taken of
@@ -186,7 +186,8 @@ class _Work:
             report("solving", 0.0, time.perf_counter() - began, gap=record.relative_gap)
 
         assert layer.rank is not None
-        found: Solved = solved(problem, layer.rank, growth.tol, growth.max_seconds, tell)
+        left = None if growth.max_seconds is None else max(growth.max_seconds - (time.perf_counter() - began), 1e-3)
+        found: Solved = solved(problem, layer.rank, Limits(growth.tol, max_seconds=left), tell)
         kept = found.kept if layer.passes == "features" else None
         return _Trained(self._with(found.network, kept), found.certificate, "solve", 0)
 

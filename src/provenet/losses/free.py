@@ -13,6 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.losses.balance import is_balanced
 from provenet.losses.base import Loss, Shiftable
 
@@ -152,6 +153,8 @@ class Free(Loss):
         moved = self._flat.prox(rows + b, steps)
         slope = self._flat.gradient(moved).sum(0)
         for _ in range(_STEPS):
+            if deadline.over():
+                break
             bent = self._flat.hessian_product(moved, eye[:, None, :].expand(len(eye), *rows.shape)).permute(1, 0, 2)
             envelope = torch.linalg.solve(eye + steps[:, :, None] * bent, bent).sum(0)
             move = torch.linalg.pinv((envelope + envelope.T) / 2, hermitian=True, rtol=1e-14) @ -slope

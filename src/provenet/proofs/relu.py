@@ -62,7 +62,7 @@ def certify_relu(read: Reading, pose: Callable[[Any], Problem], tol: float, shar
     if sharpen > 0:
         best = solve_quietly(pose(_GATES) if every is None else every, "auto", _sharp(tol, sharpen))
         solved: TwoLayer = best.network()  # type: ignore[assignment]
-        with deadline.within(max(1.0, 0.1 * sharpen)):  # a bound holds whenever its search ends
+        with deadline.within(deadline.grace(sharpen)):  # a bound holds whenever its search ends
             other = everyone.judged(solved, None, tol) if every is None else best.certificate
         certificate = certificate.sharpened(other)
         candidates.append(solved)

@@ -30,8 +30,6 @@ from provenet.variable import Factors
 
 __all__ = ["METHODS", "solve", "solve_quietly"]
 
-_PROOF_SECONDS, _PROOF_SHARE = 1.0, 0.1  # of a time limit, the longer: what the certificate may take beyond it
-
 
 def solve(
     problem: Problem,
@@ -133,7 +131,7 @@ def _for_the_proof(max_seconds: float | None, used: float) -> float | None:
     """Seconds for the certificate: what the run has left, and some beyond; it says what it can prove by then."""
     if max_seconds is None:
         return None
-    return max(max_seconds - used, 0.0) + max(_PROOF_SECONDS, _PROOF_SHARE * max_seconds)
+    return max(max_seconds - used, 0.0) + deadline.grace(max_seconds)
 
 
 def _proven(problem: Problem, done: Run, tol: float) -> Certificate:
