@@ -13,6 +13,8 @@ import torch
 
 import provenet as pn
 from provenet import batches, memory
+from provenet.io.estimators import problem_of
+from provenet.io.fingerprint import fingerprint
 from provenet.memory.plan import MemoryPlan, Sizes
 from provenet.operators.wrappers.shards import ShardedOperator
 from provenet.solvers.neurons.lbfgs.method import LBFGS
@@ -162,9 +164,9 @@ def test_a_regressor_and_saving_it(tmp_path: Path) -> None:
     pn.save(found, tmp_path / "model")
     again = pn.load(tmp_path / "model")
     assert np.array_equal(again.predict(X), found.predict(X))
-    whole = pn.ProvenRegressor(**SETTINGS).fit(X, X[:, :2])
-    pn.save(whole, tmp_path / "whole")
-    assert again.saved_.data == pn.load(tmp_path / "whole").saved_.data  # the same samples, by their digest
+    whole = problem_of(again, X, X[:, :2])  # standardised by the fit's own means and scales
+    assert fingerprint(whole) == again.saved_.data
+    assert pn.certify(whole, again.network_).primal == pytest.approx(found.certificate_.primal)
     assert again.memory_limit == "14MB"
 
 
@@ -215,3 +217,18 @@ def test_the_limit_holds_for_data_that_are_several_times_larger(tmp_path: Path) 
     used, gap = map(float, done.stdout.split())
     assert used <= limit
     assert gap <= 3e-2
+
+
+def test_moments_of_shards_are_those_of_all_samples() -> None:
+    values = X * np.logspace(-3, 3, 20) + np.arange(20)
+    values[:, 4] = 7.0
+    weight = np.linspace(0.5, 2, 3000)
+    settings: dict[str, Any] = {"standardize": True, "sample_weight": weight, "gates": 4}
+    for loss in ("squared", "huber"):
+        whole = pn.formulate("mlp", values, X[:, :2], loss=loss, **settings)
+        parts = pn.formulate("mlp", [(values[:100], X[:100, :2]), (values[100:], X[100:, :2])], loss=loss, **settings)
+        assert whole.scaling is not None
+        assert parts.scaling is not None
+        assert parts.scaling.near(whole.scaling)
+        assert parts.scaling.scale[4] == 0
+        assert torch.allclose(parts.X[0:50], whole.X[:50], rtol=1e-9, atol=1e-9)

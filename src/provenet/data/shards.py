@@ -16,24 +16,25 @@ from provenet import batches
 from provenet.data.partition import Partition
 from provenet.data.parts import Part
 
+Prepare = Callable[[Tensor], Tensor]
+
 _EXACT_SINGLE = ("float32", "float16", "uint8", "int8", "uint16", "int16", "bool")  # float32 holds all their numbers
 
 
 class Shards:
     """X (n, …), as much like a tensor as is asked of samples: its shape, some rows at a time, groups of its features.
 
-    last: of each sample's last axis, what counts, None: all.
+    last: of each sample's last axis, what counts, None: all.  prepare: what is made of rows as they are read.
     """
 
-    def __init__(self, parts: Sequence[Part], last: slice | None = None):
-        self.parts, self._last = tuple(parts), last
+    def __init__(self, parts: Sequence[Part], last: slice | None = None, prepare: Prepare | None = None):
+        self.parts, self._last, self._prepare = tuple(parts), last, prepare
         self._rows = Partition([len(part) for part in self.parts])
         self._digests: tuple[bytes, ...] | None = None
-        self._low, self._high = math.inf, -math.inf
         sizes = self.parts[0].shape[1:]
         ends = sizes if last is None else (*sizes[:-1], len(range(*last.indices(sizes[-1]))))
         self.shape = torch.Size((self._rows.total, *ends))
-        single = all(part.dtype.name in _EXACT_SINGLE for part in self.parts)
+        single = prepare is None and all(part.dtype.name in _EXACT_SINGLE for part in self.parts)
         self.dtype = torch.float32 if single else torch.float64
 
     @property
@@ -51,9 +52,16 @@ class Shards:
         return found[0] if len(found) == 1 else torch.cat(found)
 
     def _read(self, part: Part, first: int, end: int) -> Tensor:
-        rows = part.read(first, end)
-        kept = rows if self._last is None else rows[..., self._last]
-        return torch.from_numpy(np.array(kept, dtype=str(self.dtype).removeprefix("torch."), order="C"))
+        kind = str(self.dtype).removeprefix("torch.")
+        rows = torch.from_numpy(np.array(part.read(first, end), dtype=kind, order="C"))
+        rows = rows if self._prepare is None else self._prepare(rows)
+        return rows if self._last is None else rows[..., self._last].contiguous()
+
+    def prepared(self, prepare: Prepare) -> Shards:
+        """The same parts, and what is made of their rows, (b, …) of the same shape, in float64."""
+        other = Shards(self.parts, self._last, prepare)
+        other._digests = self._digests
+        return other
 
     def tiles(self) -> Iterator[tuple[slice, Tensor]]:
         """A pass: which rows, and they."""
@@ -73,7 +81,7 @@ class Shards:
         """The last axis in so many equal groups; ``dim`` must be the last one."""
         assert dim == self.ndim - 1
         width = self.shape[dim] // groups
-        return tuple(Shards(self.parts, slice(b * width, (b + 1) * width)) for b in range(groups))
+        return tuple(Shards(self.parts, slice(b * width, (b + 1) * width), self._prepare) for b in range(groups))
 
     def surveyed(self, measure: Callable[[Tensor], float]) -> float:
         """The first pass: all numbers must be finite, what they are is remembered, or must be as it was; the largest
@@ -84,8 +92,8 @@ class Shards:
             for first, rows in part.tiles():
                 seen.update(np.ascontiguousarray(rows).data)
                 _check_finite(rows, part.name, first)
-                self._low, self._high = min(self._low, float(rows.min())), max(self._high, float(rows.max()))
-                largest = max(largest, measure(torch.from_numpy(rows.astype(np.float64))))
+                x = torch.from_numpy(rows.astype(np.float64))
+                largest = max(largest, measure(x if self._prepare is None else self._prepare(x)))
             digests.append(seen.digest())
             if self._digests is not None and self._digests[len(digests) - 1] != digests[-1]:
                 raise part.changed()
@@ -93,11 +101,10 @@ class Shards:
         return largest
 
     def min(self) -> float:
-        """Of the first pass."""
-        return self._low
+        return min(float(x.min()) for _, x in self.tiles())
 
     def max(self) -> float:
-        return self._high
+        return max(float(x.max()) for _, x in self.tiles())
 
     def check_unchanged(self) -> None:
         """That the numbers are those of the first pass."""

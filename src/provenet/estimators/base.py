@@ -31,6 +31,7 @@ from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
 from provenet.estimators.beta import Beta, parse_beta
 from provenet.estimators.budget import Budget
+from provenet.estimators.scales import standardizes, warn_of_scales
 from provenet.estimators.settings import OneBeta, Settings
 from provenet.formulation import Wanted, pose
 from provenet.formulation.sharded import goes_in_shards
@@ -38,7 +39,7 @@ from provenet.gates.samplers import NEED_BETA
 from provenet.memory import as_bytes, shown
 from provenet.problem import Problem
 from provenet.solvers import Record, Solution, Status
-from provenet.solvers.loop import Callback
+from provenet.solvers.loop import Callback, Limits
 from provenet.solvers.solve import solve_quietly
 from provenet.statement import Statement
 from provenet.variable import Factors
@@ -116,6 +117,8 @@ class ProvenEstimator(Settings, BaseEstimator):
             X, y = as_shards(X, y)
         with batches.within(limit):
             data = self._read(*(without_torch(value) for value in (X, y, sample_weight, mask)))
+            if not (self._standardizes() or self.whiten or isinstance(data.X, Shards)):
+                warn_of_scales(data.X, self._make_block(), getattr(self, "feature_names_in_", None))
             self._keep(self._train(data))
         self._warn_if_short()
         return self
@@ -158,13 +161,16 @@ class ProvenEstimator(Settings, BaseEstimator):
         return problem.with_beta(beta.of(problem)) if beta.relative else problem
 
     def _posed(self, statement: Statement, data: TrainingData, wanted: Wanted, seed: int) -> Problem:
-        X = self._whitened(data.X)
-        given: dict[str, Any] = {"seed": seed, "sample_weight": data.weight, "mask": data.mask}
-        return pose(statement, X, data.targets, wanted, memory_limit=self.memory_limit, **given)
+        X, standardize = self._whitened(data.X), self._standardizes()
+        more: dict[str, Any] = {"sample_weight": data.weight, "mask": data.mask, "memory_limit": self.memory_limit}
+        return pose(statement, X, data.targets, wanted, seed=seed, standardize=standardize, **more)
 
     def _fit_whitening(self, data: TrainingData) -> None:
         if self.whiten:
             self.whitening_ = Whitening.fit(data.X if data.weight is None else data.X[data.weight > 0])
+
+    def _standardizes(self) -> bool:
+        return standardizes(self.standardize, self._make_block(), self.whiten)
 
     def _wanted(self) -> Wanted:
         return Wanted.of(_plain_number(self.gates), _plain_number(self.n_gates))
@@ -198,8 +204,8 @@ class ProvenEstimator(Settings, BaseEstimator):
 
     def _solve(self, problem: Problem, start: Factors | None = None, seconds: float | None = None) -> Solution:
         callback = self._callback(from_verbose=1)
-        limits = self.tol, self.max_steps, seconds
-        return solve_quietly(problem, self.solver, *limits, start, callback, self.memory_limit)
+        limits = Limits(self.tol, self.max_steps, seconds)
+        return solve_quietly(problem, self.solver, limits, start, callback, self.memory_limit)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):

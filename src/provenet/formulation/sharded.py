@@ -18,6 +18,7 @@ from provenet.data.shards import Shards
 from provenet.data.validation import as_targets, as_weights
 from provenet.formulation.gates import find_gates
 from provenet.formulation.gauge import gauge_for
+from provenet.formulation.moments import scaling_of
 from provenet.formulation.trainee import BlockTrainee
 from provenet.formulation.units import normalised
 from provenet.formulation.wanted import GIVEN, Wanted
@@ -26,6 +27,7 @@ from provenet.memory.plan import MemoryPlan, Sizes
 from provenet.operators import Operator
 from provenet.operators.wrappers.shards import ShardedOperator
 from provenet.problem import Problem, Program
+from provenet.scaling import Scaling
 from provenet.space import Space
 from provenet.statement import Statement
 
@@ -80,30 +82,36 @@ def pose_in_shards(
     Y: Any,
     wanted: Wanted,
     limit: int | None,
+    *,
     seed: int | None = 0,
     sample_weight: Any = None,
     mask: Any = None,
     gate_group: Any = None,
+    standardize: bool | Scaling = False,
 ) -> Problem:
-    """The statement on data in shards; arguments as `formulate` has them.  limit: bytes that all of it may take."""
+    """The statement on data in shards; arguments as `pose` has them.  limit: bytes that all of it may take."""
     _check(statement, wanted, mask)
     X, Y = as_shards(X, Y)
     block, n = statement.block, len(X)
-    samples = cast(Tensor, X)  # what is asked of a tensor of samples it can
     if limit is None:
         limit = int(_SHARE * (memory.available_bytes() or 2**33))
     targets = as_targets(Y, n, statement.loss.name, tokens=statement.readout == "tokens")
-    block.check(samples[:1], targets.shape[-1])
+    block.check(X[:1], targets.shape[-1])
     weight = as_weights(sample_weight, n)
     if weight is not None and not bool((weight > 0).all()):
         raise ValueError(
             "sample_weight: data in shards are used whole; leave samples of weight zero out of the shards."
         )
-    on = block.on(samples, targets.shape[-1], statement.readout)
+    on = block.on(cast(Tensor, X), targets.shape[-1], statement.readout)  # what is asked of samples it can
     count = _count(wanted, statement) * block.groups
     plan = MemoryPlan.of(Sizes(n, math.prod(X.shape[1:]), on.rho, on.p, on.q, targets.numel(), count), limit)
     with batches.within(plan.left):
         size = X.surveyed(partial(_size, block, targets.shape[-1]))
+        scaling = standardize if isinstance(standardize, Scaling) else None
+        if standardize:
+            scaling = scaling or scaling_of(X, targets, statement, weight)
+            X, targets = X.prepared(scaling.samples), scaling.targets(targets)
+            on, size = replace(on, X=cast(Tensor, X)), max(block.size(x) for _, x in X.tiles())
         loss = statement.make_loss(targets, weight, None)
         scaled_loss, units = normalised(loss, size, block.degree)
         beta = units.normalised_beta(statement.beta)
@@ -115,7 +123,8 @@ def pose_in_shards(
         loss_settings={**statement.loss_settings, **loss.settings()},
         sampler=statement.sampler if wanted.name == GIVEN else wanted.name,
     )
-    return Problem(told, samples, None, loss, found, Program(operator, scaled_loss, gauge, beta), units, memory=plan)
+    program = Program(operator, scaled_loss, gauge, beta)
+    return Problem(told, cast(Tensor, X), None, loss, found, program, units, scaling=scaling, memory=plan)
 
 
 def _size(block: Block, outputs: int, X: Tensor) -> float:
@@ -138,9 +147,9 @@ def in_shards(problem: Problem, limit: int) -> Problem:
     X: Any = problem.X if problem.memory is not None else Shards([Resident(problem.X.numpy(), "X")])
     wanted = Wanted(GIVEN, vectors=problem.gate_vectors)
     loss, group = problem.loss, problem.gates.group if problem.gate_vectors is not None else None
-    return pose_in_shards(
-        problem.statement, X, loss.target.numpy(), wanted, limit, None, loss.sample_weight, problem.mask, group
-    )
+    given: dict[str, Any] = {"sample_weight": loss.sample_weight, "mask": problem.mask, "gate_group": group}
+    same = pose_in_shards(problem.statement, X, loss.target.numpy(), wanted, limit, **given)
+    return replace(same, scaling=problem.scaling)
 
 
 def _operator(on: OnData, gates: Gates, scale: float, plan: MemoryPlan, shape: tuple[int, ...]) -> ShardedOperator:

@@ -8,6 +8,7 @@ from provenet.nn.layers import Layers, Stage
 from provenet.nn.mixer import Mixer
 from provenet.nn.mlp import MLP
 from provenet.nn.normalise import Normalise
+from provenet.nn.standardised import Standardised
 from provenet.nn.tokens import FNet, PoolFormer, TokenMap
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "PoolFormer",
     "SelfAttention",
     "Stage",
+    "Standardised",
     "TokenMap",
     "TwoLayer",
 ]

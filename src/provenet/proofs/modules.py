@@ -16,14 +16,16 @@ from provenet.certificates import Certificate, check_same_map
 from provenet.data.validation import check_finite
 from provenet.formulation import pose
 from provenet.losses import Loss
-from provenet.nn import TwoLayer
+from provenet.nn import Standardised, TwoLayer
 from provenet.nn.foreign import Reading, read_module
+from provenet.nn.standardised import core
 from provenet.problem import Problem
 from provenet.proofs.fixed_gates import certify_among_own_gates
 from provenet.proofs.relu import certify_relu
 from provenet.proofs.source import Chunks, Flattened, as_source, sample_shape
 from provenet.proofs.stream import Batch, Stream
 from provenet.proofs.streamed import OwnGates
+from provenet.scaling import Scaling
 from provenet.statement import Statement
 
 
@@ -44,13 +46,16 @@ def certify_module(
         raise ValueError("loss, beta: to certify a module both must be given, as they were in training.")
     if mean and sample_weight is not None:
         raise ValueError("mean: with sample_weight a mean has two meanings; give the beta of the weighted sum.")
-    inner = _unwrapped(module)
+    outer = _unwrapped(module)
+    scaling, inner = (Scaling.of(outer) if isinstance(outer, Standardised) else None), core(outer)
     source, weight = as_source(data, sample_weight)
     read = read_module(inner, sample_shape(source) if isinstance(inner, nn.Sequential) else ())
     network = read.network
     if sharpen and not network.relu:
         raise ValueError("sharpen: it goes with ReLU networks; solve the problem of this one instead, it is convex.")
     statement = _statement(network, loss, beta, loss_settings)
+    if scaling is not None and scaling.target_mean is not None and not statement.loss.measures:
+        raise ValueError(f"loss: the module's outputs are measurements in units of their own, no {loss!r} is of those.")
     own = OwnGates(statement.block, network)
     batches = Flattened(source) if read.flatten else source
     stream = Stream(
@@ -60,9 +65,17 @@ def certify_module(
         batches,
         ordered=isinstance(source, Chunks),
         width=len(own) + len(network.first),
+        scaling=scaling,
     )
+
+    def told(certificate: Certificate) -> Certificate:
+        if scaling is None:
+            return certificate
+        better: Any = certificate.better
+        return replace(certificate, standardized=True, better=None if better is None else scaling.around(better))
+
     if not network.relu:
-        return certify_among_own_gates(network, stream, own, weight, mean, tol)
+        return told(certify_among_own_gates(network, stream, own, weight, mean, tol))
     samples = _gathered(stream)
     _check_same(inner, read, source, samples)
     summed = statement.summed(mean, len(samples.Y))
@@ -71,7 +84,7 @@ def certify_module(
         said = replace(summed, complete=isinstance(gates, str))
         return pose(said, samples.X, samples.Y, gates, sample_weight=weight, mask=samples.mask)
 
-    return certify_relu(read, posed, tol, sharpen)
+    return told(certify_relu(read, posed, tol, sharpen))
 
 
 def _statement(
@@ -93,7 +106,7 @@ def _statement(
 def _unwrapped(module: Any) -> nn.Module:
     """The module itself, without what torch.compile or DistributedDataParallel put around it."""
     inner = module
-    while not isinstance(inner, (TwoLayer, nn.Sequential)):
+    while not isinstance(inner, (TwoLayer, Standardised, nn.Sequential)):
         wrapped = inner
         inner = getattr(wrapped, "_orig_mod", None) or getattr(wrapped, "module", None)
         if not isinstance(inner, nn.Module):
