@@ -18,12 +18,13 @@ from provenet.cones.branch import MOST_OUTPUTS, branch_and_bound, output_rank
 from provenet.cones.exact import largest_in_cones
 from provenet.cones.projection import project
 from provenet.cones.relaxation import relaxed
-from provenet.cones.search import climb
+from provenet.cones.search import ascent, climb
 
 BOUNDS = ("projection", "faces", "spectral", "relaxation", "branch")
 _TOLERANCE = 1e-9  # bounds closer than this, relatively, are one number
 _HAIR = 1e-7  # of ‖g‖: unit rows violated by no more come from rounding
 _A_HAIR_BELOW = 1 - 1e-9  # more than rounding adds to a bound
+_FEW_OUTPUTS = 4  # directions of outputs up to which branch and bound comes first
 _NODES = 2_000  # of branch and bound, for each gate that the cheaper bounds leave open
 _MOST_NODES = 60_000  # for all gates together
 _TOGETHER = 128  # gates relaxed at a time
@@ -124,10 +125,15 @@ def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: floa
         improved = value > lower[gates]
         u[gates[improved]], lower[gates[improved]] = where[improved], value[improved]
 
-    def search() -> None:
-        with deadline.within(_CLIMB_SHARE * deadline.left()):
-            found = climb(cones, G)
+    def ascend() -> None:
+        found = ascent(cones, G)
         better(torch.arange(len(G), device=G.device), found.value, found.u)
+
+    def search() -> None:
+        gates = open_gates()
+        with deadline.within(_CLIMB_SHARE * deadline.left()):
+            found = climb(cones.restrict(gates), G[gates])
+        better(gates, found.value, found.u)
 
     def relax() -> None:
         for gates in open_gates().split(_TOGETHER):
@@ -153,7 +159,12 @@ def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: floa
         better(gates, leaf.lower, leaf.u)
         upper[gates] = torch.minimum(upper[gates], leaf.upper)
 
-    for tighten in (branch, search, relax) if output_rank(G) <= MOST_OUTPUTS else (search, relax):
+    rank = output_rank(G)
+    if rank <= _FEW_OUTPUTS:
+        order = (branch, ascend, relax)
+    else:
+        order = (ascend, relax, branch if rank <= MOST_OUTPUTS else search, relax)
+    for tighten in order:
         if open_gates().numel():
             tighten()
     exact = upper <= lower * (1 + 10 * tolerance) + torch.finfo(G.dtype).tiny
