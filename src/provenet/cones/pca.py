@@ -58,12 +58,13 @@ def cone_pca(
     tolerance: float = _TOLERANCE,
     largest_only: bool = False,
     against: float = torch.inf,
+    lost: float = torch.inf,
 ) -> ConePCA:
     """For G (B, p, c), one matrix a cone.
 
     enough: an upper bound no larger than this need not be tightened.  largest_only: nor one that is no larger than
     another gate's lower bound; the largest of all upper bounds is what is wanted, and where that is beyond ``against``,
-    a tenth of the excess is accuracy enough.  nodes: of branch and bound, a gate; zero: none.  tolerance: lower and
+    a tenth of the excess is accuracy enough; once it is known to be beyond ``lost``, any bound will do.  nodes: of branch and bound, a gate; zero: none.  tolerance: lower and
     upper this close, relatively, need not be tightened.  A deadline leaves bounds as loose as they are by then.
     """
     if G.shape[2] == 1:
@@ -72,7 +73,7 @@ def cone_pca(
         found = largest_in_cones(G, cones.faces)
         exact = found.upper <= found.lower * (1 + 10 * _TOLERANCE) + torch.finfo(G.dtype).tiny
         return ConePCA(found.lower, found.upper, found.u, exact, _all(G, "faces"))
-    return _bounded(cones, G, enough, nodes, tolerance, against if largest_only else None)
+    return _bounded(cones, G, enough, nodes, tolerance, (against, lost) if largest_only else None)
 
 
 def _all(like: Tensor, name: str) -> Tensor:
@@ -101,8 +102,9 @@ def _one_output(cones: Table, g: Tensor, enough: float) -> ConePCA:
     return ConePCA(torch.minimum(lower, upper), upper, u, exact, _all(g, "projection"))
 
 
-def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: float, against: float | None) -> ConePCA:
-    """Each bound only where the ones before it have not settled the gate; ``against`` None: every gate's is wanted.
+def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: float, only: tuple[float, float] | None) -> ConePCA:
+    """Each bound only where the ones before it have not settled the gate; ``only`` (against, lost) the largest is
+    wanted, None: every gate's.
 
     Few outputs: branch and bound, which finds its lower bounds itself.  Else a local search comes first."""
     sigma = torch.linalg.svdvals(G)[:, 0]
@@ -113,9 +115,11 @@ def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: floa
     def suffices(lower: Tensor) -> Tensor:
         """Upper bounds (B,) that need not be tightened, where these are the lower ones."""
         goal = (lower * (1 + tolerance)).clamp_min(enough)
-        if against is None:
+        if only is None:
             return goal
-        largest = float(lower.max())
+        largest, (against, lost) = float(lower.max()), only
+        if largest > lost:
+            return torch.full_like(goal, torch.inf)
         return goal.clamp_min(max(largest * (1 + tolerance), largest + _EXCESS_SHARE * (largest - against)))
 
     def open_gates() -> Tensor:
