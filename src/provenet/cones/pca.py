@@ -64,8 +64,9 @@ def cone_pca(
 
     enough: an upper bound no larger than this need not be tightened.  largest_only: nor one that is no larger than
     another gate's lower bound; the largest of all upper bounds is what is wanted, and where that is beyond ``against``,
-    a tenth of the excess is accuracy enough; once it is known to be beyond ``lost``, any bound will do.  nodes: of branch and bound, a gate; zero: none.  tolerance: lower and
-    upper this close, relatively, need not be tightened.  A deadline leaves bounds as loose as they are by then.
+    a tenth of the excess is accuracy enough; once it is known to be beyond ``lost``, any bound will do.  nodes: of
+    branch and bound, a gate; zero: none.  tolerance: lower and upper this close, relatively, need not be tightened.  A
+    deadline leaves bounds as loose as they are by then.
     """
     if G.shape[2] == 1:
         return _one_output(cones, G[:, :, 0], _A_HAIR_BELOW * enough if enough < torch.inf else 0.0)
@@ -102,7 +103,9 @@ def _one_output(cones: Table, g: Tensor, enough: float) -> ConePCA:
     return ConePCA(torch.minimum(lower, upper), upper, u, exact, _all(g, "projection"))
 
 
-def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: float, only: tuple[float, float] | None) -> ConePCA:
+def _bounded(
+    cones: Table, G: Tensor, enough: float, nodes: int, tolerance: float, only: tuple[float, float] | None
+) -> ConePCA:
     """Each bound only where the ones before it have not settled the gate; ``only`` (against, lost) the largest is
     wanted, None: every gate's.
 
@@ -164,11 +167,8 @@ def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: floa
         upper[gates] = torch.minimum(upper[gates], leaf.upper)
 
     rank = output_rank(G)
-    if rank <= _FEW_OUTPUTS:
-        order = (branch, ascend, relax)
-    else:
-        order = (ascend, relax, branch if rank <= MOST_OUTPUTS else search, relax)
-    for tighten in order:
+    last = branch if rank <= MOST_OUTPUTS else search
+    for tighten in [branch, ascend, relax] if rank <= _FEW_OUTPUTS else [ascend, relax, last, relax]:
         if open_gates().numel():
             tighten()
     exact = upper <= lower * (1 + 10 * tolerance) + torch.finfo(G.dtype).tiny

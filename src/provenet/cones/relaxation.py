@@ -61,10 +61,9 @@ def relaxed(cones: Table, G: Tensor, u: Tensor, target: Tensor) -> Tensor:
 
 def _remembered(cones: Table, R: Tensor, depth: float) -> Tensor:
     """Squares (B,) of what Σ S sym(abᵀ) of the last time proves for R (B, p, p); infinite where there is none."""
-    known = None if cones.recall is None else (cones.recall.note(_SUM), cones.recall.note(_WEIGHT))
-    if known is None or known[0] is None or known[1] is None or known[0].shape != R.shape:
+    total, weight = (None if cones.recall is None else cones.recall.note(name) for name in (_SUM, _WEIGHT))
+    if total is None or weight is None:
         return torch.full_like(R[:, 0, 0], torch.inf)
-    total, weight = known
     top = torch.linalg.eigvalsh(R + total)[:, -1] + depth * (1 + weight)
     return torch.where(weight > 0, top, torch.inf)
 
@@ -72,7 +71,7 @@ def _remembered(cones: Table, R: Tensor, depth: float) -> Tensor:
 class _Rounds:
     """Of gates that are open (B,): R (B, p, p) of norm one, peaks u (B, p), squares of bounds that suffice (B,).
 
-    best (B,): squares of the upper bounds so far; total (B, p, p) and weight (B,): Σ S sym(abᵀ) and Σ S·weight there."""
+    best (B,): squares of the upper bounds so far; total (B, p, p), weight (B,): Σ S sym(abᵀ) and Σ S·weight there."""
 
     def __init__(self, cones: Table, R: Tensor, u: Tensor, goal: Tensor, depth: float):
         self.cones, self.R, self.u, self.goal, self.depth = cones, R, u, goal, depth
@@ -118,7 +117,8 @@ class _Rounds:
         return self.best[gates] > self.goal[gates]
 
     def _at_peaks(self) -> tuple[_Vectors, Pairs, Tensor]:
-        """The rows that hold the peaks back, (B, m, p), each with its width, and S (B, m) that makes them eigenvectors."""
+        """The rows that hold the peaks back, (B, m, p), each with its width, and the S (B, m) that makes the peaks
+        eigenvectors."""
         cones, u = self.cones, self.u
         held = project(cones.rows, cones.signs, torch.bmm(self.R, u[:, :, None]).squeeze(2))
         many = max(int((held.multipliers > 0).sum(1).max()), 1)

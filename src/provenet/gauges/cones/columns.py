@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from provenet.gauges.base import NOTHING, Asked, Bounds, R_co, RegionGauge

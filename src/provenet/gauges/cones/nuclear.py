@@ -116,8 +116,8 @@ def _together(table: Table, stack: Stack, rough: Tensor, enough: float, each: bo
     if gates.numel() == 0:
         return Bounds(lower, upper, BoundKind.DETERMINISTIC)
     some = table.restrict(gates)
-    only = {"largest_only": True, "against": asked.against, "lost": asked.lost}
-    found = cone_pca(some, stack[gates], enough, tolerance=_TOLERANCE, **only)
+    against, lost = asked.against, asked.lost
+    found = cone_pca(some, stack[gates], enough, tolerance=_TOLERANCE, largest_only=True, against=against, lost=lost)
     lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough[gates])
     peaks = table.inside.clone()
     peaks[gates] = found.u
