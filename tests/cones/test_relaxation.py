@@ -1,5 +1,5 @@
-"""The copositive bound from few pairs of the dual cone: tight in narrow cones whatever the number of outputs, a bound in
-all, and the same where it is made of what the last one has left."""
+"""The copositive bound from few pairs of the dual cone: tight in narrow cones whatever the number of outputs, a bound
+in all, and the same where it is made of what the last one has left."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_narrow_cones_are_bounded_tightly_with_any_number_of_outputs(n: int, p: 
 
 
 def test_it_is_the_relaxation_as_cvxpy_has_it() -> None:
-    """max ⟨GGᵀ, U⟩ over U ⪰ 0 of trace one with KUKᵀ ≥ 0 (CP eq. 3), in wide cones, where that is more than the peak."""
+    """max ⟨GGᵀ, U⟩ over U ⪰ 0 of trace one with KUKᵀ ≥ 0 (CP eq. 3), in cones that are wide."""
     cones, G = posed(9, 4, 3, gates=4, seed=3)
     upper = relaxed(cones, G, climb(cones, G).u, nothing(G))
     for k in range(len(G)):

@@ -32,6 +32,7 @@ _FLAT = 1e-6  # of a vector: what a centre sees of it, so that it is as good as 
 _FIRST, _LAST, _FINER = 1e-3, 1e-8, 0.1  # accuracy of rounds, of λ_max(GGᵀ), and by how much it falls
 _VIOLATED = 1e-9
 _SUM, _WEIGHT = "sum of pairs", "its weight"  # what is kept of them for the next time
+_PRODUCTS = 10  # that a projection takes, about
 _CARRIES = 1e-4  # S of a pair that stays, of the largest
 
 
@@ -96,6 +97,8 @@ class _Rounds:
             _, S, U = minimise(self.R[open_], pairs, S, self.goal[open_], wanted)
             going = self._proves(pairs, S, open_)
             open_, pairs, S, U = open_[going], pairs.select(going), S[going], U[going]
+            if len(open_) == 0 or not deadline.affords(len(open_) * self._a_search(rows)):
+                break
             more, violated = self._violated(open_, U, _Vectors(rows.at[open_], rows.weight[open_]))
             if accuracy <= _LAST:
                 open_, pairs, S, more = open_[violated], pairs.select(violated), S[violated], more.select(violated)
@@ -162,6 +165,10 @@ class _Rounds:
     def _with_centre(self, rows: _Vectors) -> tuple[Tensor, Tensor, Tensor]:
         centre = self.centre.at[:, None].expand_as(rows.at)
         return rows.at, centre, rows.weight * self.centre.weight[:, None]
+
+    def _a_search(self, rows: _Vectors) -> float:
+        """Multiply-adds of looking for violated pairs in one gate: projections, each a few products with all rows."""
+        return 2.0 * _PRODUCTS * (rows.at.shape[1] + 1) * self.cones.rows.numel()
 
     def _violated(self, gates: Tensor, U: Tensor, rows: _Vectors) -> tuple[Pairs, Tensor]:
         """For U (B', p, p) of these gates: to their rows and centres the b with the least aᵀUb, and to those once more;
