@@ -12,6 +12,7 @@ import provenet
 
 ROOT = Path(provenet.__file__).parent
 FLOORS = (
+    {"ranks"},
     {"deadline", "memory", "space", "batches", "word", "vectors", "files"},
     {"variable", "verify", "cones"},
     {"operators", "losses", "gauges", "gates", "nn", "data"},

@@ -101,18 +101,20 @@ def _bounded(program: Program, theta: Tensor, final: bool, tol: float = 0.0) -> 
     """Polars are homogeneous: they are bounded at Θ of moderate size, as squares of what is tiny vanish.
 
     Compared with a little less than β, they are known to a tenth of that little, where they are β."""
-    if not bool(torch.isfinite(theta).all()):
+    finite = bool(torch.isfinite(theta).all())
+    largest = program.operator.shards.largest(float(theta.abs().max()) if finite else math.inf)
+    if largest == math.inf:
         unknown = theta.new_full((1,), math.inf)
         return DualPoint(theta, math.inf, BoundKind.EXACT, -math.inf), Bounds(torch.zeros_like(unknown), unknown)
-    size = power_of_two(theta)
+    size = power_of_two(theta.new_tensor(largest))
     pull = -theta / size
     polar = polar_bounds(
         program.operator, program.gauge, pull, final, against=(1 - min(tol, _MOST_TOL)) * program.beta / size
     )
-    largest = size * (float(polar.upper.max()) + rounding(program, pull))
+    polar_max = size * (float(polar.upper.max()) + rounding(program, pull))
     stack = None if polar.stack is None else size * polar.stack
     bounds = replace(polar, lower=size * polar.lower, upper=size * polar.upper, stack=stack)
-    return dual_point(program, theta, largest, polar.kind), bounds
+    return dual_point(program, theta, polar_max, polar.kind), bounds
 
 
 def dual_point(program: Program, theta: Tensor, polar_max: float, bound: BoundKind) -> DualPoint:

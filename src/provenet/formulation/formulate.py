@@ -5,18 +5,22 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from provenet.blocks import Block
 from provenet.formulation.data import read_data
 from provenet.formulation.gates import find_gates
 from provenet.formulation.gauge import gauge_for
+from provenet.formulation.spread import spread, spread_operator
 from provenet.formulation.trainee import BlockTrainee
 from provenet.formulation.units import normalised
 from provenet.formulation.wanted import GIVEN, GROW, Wanted
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.losses import Loss
+from provenet.losses.ranked import RankedLoss
 from provenet.problem import Problem, Program
+from provenet.ranks import Spread
 from provenet.statement import Statement
 
 
@@ -122,12 +126,17 @@ def pose(
     wanted = gates if isinstance(gates, Wanted) else Wanted.of(gates)
     block = statement.block
     data = read_data(statement, X, Y, sample_weight, mask)
+    data, shards = spread(statement, wanted, data, as_labels=np.ndim(Y) < data.Y.ndim)
     on = block.on(data.X, data.Y.shape[-1], statement.readout, data.mask)
     loss = statement.make_loss(data.Y, data.weight, data.mask)
-    scaled_loss, units = normalised(loss, block.size(data.X), block.degree)
+    if isinstance(shards, Spread):
+        loss = RankedLoss.of(loss, shards)
+    scaled_loss, units = normalised(loss, shards.largest(block.size(data.X)), block.degree)
     beta = units.normalised_beta(statement.beta)
-    found = find_gates(statement, BlockTrainee(on, scaled_loss, beta, units), wanted, seed, gate_group)
-    operator = on.operator(found, units.x)
+    found = find_gates(statement, BlockTrainee(on, scaled_loss, beta, units), wanted, seed, gate_group, shards)
+    operator = (
+        spread_operator(on, found, units.x, shards) if isinstance(shards, Spread) else on.operator(found, units.x)
+    )
     if operator.output_shape != data.Y.shape:
         needed = tuple(operator.output_shape)
         raise ValueError(f"Y: block {block.name!r} on this X needs {needed}, got {tuple(data.Y.shape)}.")

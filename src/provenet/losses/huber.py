@@ -67,11 +67,9 @@ class Huber(Loss):
     def smooth_conjugate(self) -> Conjugate:
         return _Walled(self)
 
-    def normalised(self) -> tuple[Loss, float]:
+    def unit(self, largest: float) -> float:
         # below δ the loss is the squared one, far above it is linear: δ is the scale that must stay representable
-        largest = float(self.target.abs().max()) if self.target.numel() else 0.0
-        scale = power_of_four(max(largest, 0.0))
-        return self.scaled(scale), scale
+        return power_of_four(largest)
 
     def scaled(self, scale: float) -> Huber:
         return Huber(self.target / scale, self.sample_weight, self.delta / scale)

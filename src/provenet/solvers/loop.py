@@ -60,6 +60,7 @@ class Method(ABC, Generic[State]):
     needs: tuple[Ability, ...] = ()  # of the program's gauge, loss and operator
     check_every: int = 1  # steps between two looks at the gap; if more, later looks are up to ten times rarer
     reduces: bool = True  # whether the program is reduced first; False: it is taken as it is
+    together: bool = False  # whether it takes programs whose samples are spread over processes
     wants: tuple[Reduction, ...] = ()  # reductions of its own, after those that every method gets
 
     def in_units(self, units: Units) -> Method[State]:
@@ -78,6 +79,8 @@ class Method(ABC, Generic[State]):
     def refuses(self, program: Program) -> str | None:
         """Why this method cannot take this program, in a sentence; None if it can.  Asked before the reductions that
         it ``wants``, and often: it must be cheap.  What only shows in the work, ``init`` raises as `Refused`."""
+        if program.operator.shards.spread and not self.together:
+            return "its samples are spread over processes, and it wants them in one; 'lbfgs' does not."
         unmet = (ability.unmet(program) for ability in self.needs)
         return next((reason for reason in unmet if reason is not None), None) or self.declines(program)
 

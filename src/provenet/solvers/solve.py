@@ -12,10 +12,11 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
-from provenet import deadline
+from provenet import deadline, ranks
 from provenet.certificates import Certificate, judged, network_certificate
 from provenet.gauges import BoundKind
 from provenet.problem import Problem, Program
+from provenet.ranks.context import anywhere
 from provenet.reductions import STANDARD, Inside, reduced
 from provenet.solvers.cones.tidy import tidied
 from provenet.solvers.grow import grown
@@ -102,6 +103,9 @@ def solve_quietly(
         _check_positive(max_seconds, "max_seconds")
     if max_steps is not None and not (isinstance(max_steps, Integral) and max_steps >= 0):
         raise ValueError(f"max_steps: it must be a whole number from zero on, or None, got {max_steps!r}.")
+    if problem.program.operator.shards.spread is not (ranks.current() is not None):
+        where = "in" if problem.program.operator.shards.spread else "out"
+        raise ValueError(f"problem: it was posed {where}side of provenet.ranks.joined(), and must be solved there.")
     begin = start.factors if isinstance(start, Solution) else start
     if isinstance(begin, nn.Module):
         begin = problem.factors(begin)
@@ -127,7 +131,7 @@ def _solved(
 ) -> Solution:
     """With the gates it has."""
     scale = problem.units.value
-    tell = None if callback is None else lambda record: callback(_in_user_units(record, scale))
+    tell = _heard(callback, scale)
     # a hair below tol, so that the recomputed certificate, with its own rounding, still holds
     limits = Limits(0.9 * tol, max_steps, max_seconds)
     asked = method
@@ -141,6 +145,19 @@ def _solved(
     history = [_in_user_units(record, scale) for record in done.history]
     lower = max(certificate.dual, -math.inf if done.proven is None else done.proven.lower * scale)
     return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history, lower, asked)
+
+
+def _heard(callback: Callback | None, scale: float) -> Callback | None:
+    """Records in the user's units; where several processes work together, what one of them answers is for all."""
+    together = ranks.current() is not None
+    if callback is None and not together:
+        return None
+
+    def tell(record: Record) -> bool:
+        stop = callback is not None and bool(callback(_in_user_units(record, scale)))
+        return bool(anywhere(torch.tensor([stop]))[0])
+
+    return tell
 
 
 def _for_the_proof(max_seconds: float | None, used: float) -> float | None:

@@ -65,6 +65,7 @@ class LBFGS(Method[LBFGSState]):
 
     name = "lbfgs"
     needs = (NUCLEAR,)
+    together = True
     check_every = 25
     max_steps = 20_000
 
@@ -80,8 +81,9 @@ class LBFGS(Method[LBFGSState]):
     def memory(self, program: Program) -> int:
         """The operator in float32, turned; what was remembered of steps; hidden values and their gates."""
         op, neurons = program.operator, self._neurons(program)
-        data = op.kernel_rows * op.p * 3 + op.held_bytes // 2
-        seen = 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1])
+        share = op.output_shape[0] / op.shards.n  # of all samples, those of this process
+        data = share * (op.kernel_rows * op.p * 3 + op.held_bytes // 2)
+        seen = share * 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1])
         remembered = 4 * self.memory_pairs * neurons * (op.p + op.q)
         return 4 * math.ceil(data + seen + remembered) + 16 * math.prod(op.output_shape) * 8
 
