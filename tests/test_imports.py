@@ -31,7 +31,7 @@ FLOORS = (
     {"testing"},
 )
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
-FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+FILES = sorted(path for path in ROOT.rglob("*.py") if path not in (ROOT / "__init__.py", ROOT / "__main__.py"))
 
 
 def room_of(path: Path) -> str:

@@ -18,6 +18,7 @@ from provenet.cli.console import FAILED, complain, print_certificate, print_json
 from provenet.cli.fitting import Fitting, prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.progress import gap_bar
+from provenet.cli.together import joined, of_all_rows, own_rows, restarts_on_failure
 from provenet.estimators.base import ProvenEstimator, watched
 from provenet.files import check_writable
 from provenet.io import save
@@ -98,17 +99,28 @@ def fit(
     if cv is None:
         estimator.set_params(beta=beta.said)
     name = "fitting" if cv is None else "choosing beta"
-    arrays = dataset.X, fitting.y, dataset.weight
-    train(estimator, *arrays, quiet=json, name=name, mask=dataset.mask, spent=time.perf_counter() - began)
-    holds = estimator.certificate_.holds(solver.tol)
-    if not (holds or force) and holds_certified(out):
-        kept_one, out = out, out.with_name(f"{out.name}-uncertified")
-        warn(f"{kept_one} has a certified model, which one that is not certified does not replace without --force.")
-    with kept.writing("model", out):
-        split = {} if holdout is None else {"holdout": {"share": holdout, "seed": network.seed}}
-        save(estimator, out, source=dataset.source.to_dict() | {"task": fitting.task} | split)
+    with joined() as group:
+        first = group is None or group.is_first
+        X, y, weight, mask = own_rows(fitting, group)
+        train(estimator, X, y, weight, quiet=json, name=name, mask=mask, spent=time.perf_counter() - began, tell=first)
+        holds = estimator.certificate_.holds(solver.tol)
+        if not (holds or force) and holds_certified(out):
+            kept_one, out = out, out.with_name(f"{out.name}-uncertified")
+            if first:
+                warn(
+                    f"{kept_one} has a certified model, which one that is not certified does not replace without "
+                    "--force."
+                )
+        with kept.writing("model", out):
+            split = {} if holdout is None else {"holdout": {"share": holdout, "seed": network.seed}}
+            save(estimator, out, source=dataset.source.to_dict() | {"task": fitting.task} | split)
+        estimator.solution_.problem.beta_max  # noqa: B018 — asked of all processes, and known from here on
+    if not first:
+        return
     page, failed = None, False
     if report:
+        if group is not None:
+            of_all_rows(estimator, fitting)
         seen = kept_out or fitting
         judged = seen.data.X, seen.y, seen.data.mask
         kind = "training" if kept_out is None else "test"
@@ -119,7 +131,7 @@ def fit(
             complain(f"the report could not be written ({error}); the model is in {out}.")
             failed = True
     _tell(estimator, fitting, kept_out, out, page, json)
-    if failed or not holds:
+    if (failed or not holds) and not restarts_on_failure():
         raise typer.Exit(FAILED)
 
 
@@ -146,22 +158,23 @@ def train(
     name: str = "fitting",
     mask: Any = None,
     spent: float = 0.0,
+    tell: bool = True,
 ) -> None:
-    """Fit, with a bar on a terminal; a fit that stops short is told in a line.
+    """Fit, with a bar on a terminal; a fit that stops short is told in a line.  tell: whether to say anything.
 
     ``spent``: seconds of the estimator's time limit, which is the whole command's, that have passed already."""
     asked = estimator.max_seconds
     if asked is not None:
         estimator.set_params(max_seconds=max(asked - spent, _SHORTEST))
     with (
-        gap_bar(estimator.tol, quiet, name) as show,
+        gap_bar(estimator.tol, quiet or not tell, name) as show,
         watched(estimator, show),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always", ConvergenceWarning)
         estimator.fit(X, y, sample_weight=weight, mask=mask)
     estimator.set_params(max_seconds=asked)
-    for warning in caught:
+    for warning in caught if tell else ():
         warn(str(warning.message))
 
 

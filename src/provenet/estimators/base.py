@@ -28,6 +28,7 @@ from provenet.data.whitening import Whitening
 from provenet.estimators.beta import Beta, parse_beta
 from provenet.estimators.budget import Budget
 from provenet.estimators.settings import OneBeta, Settings
+from provenet.estimators.together import refuse_together
 from provenet.formulation import Wanted, pose
 from provenet.gates.samplers import NEED_BETA
 from provenet.problem import Problem
@@ -140,6 +141,7 @@ class ProvenEstimator(Settings, BaseEstimator):
 
     def _fit_whitening(self, data: TrainingData) -> None:
         if self.whiten:
+            refuse_together("whiten", "Whiten them before.")
             self.whitening_ = Whitening.fit(data.X if data.weight is None else data.X[data.weight > 0])
 
     def _wanted(self) -> Wanted:
