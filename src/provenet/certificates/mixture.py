@@ -46,6 +46,11 @@ class Mixture:
     def serves(program: Program) -> bool:
         return program.gauge.spectral and not is_large(program.operator)
 
+    @property
+    def points(self) -> list[tuple[Tensor, Stack]]:
+        """Θ and −A*Θ of each, the last one last."""
+        return list(self._points)
+
     def add(self, theta: Tensor, pull: Stack | None) -> None:
         """A gradient Θ, with −A*Θ."""
         if pull is not None:

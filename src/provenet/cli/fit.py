@@ -56,6 +56,14 @@ def fit(
     force: Annotated[
         bool, typer.Option("--force", help="Replace a certified model even by one that could not be certified.")
     ] = False,
+    snapshots: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            help="Folder for snapshots, from which a fit that was killed goes on. (under torchrun: beside --out)",
+        ),
+    ] = None,
+    snapshot_every: Annotated[int, typer.Option(min=1, help="Steps between two snapshots.")] = 50,
     json: o.Json = False,
 ) -> None:
     """Train a network to a proven optimum; write it, its certificate and a report into a folder.
@@ -63,6 +71,8 @@ def fit(
     Example: provenet fit iris.csv --target species --beta 0.01max --out iris
 
     Example: provenet fit iris.csv --target species --penalty 1,2 --out sparse-iris
+
+    Example: torchrun --nproc-per-node 4 --max-restarts 3 -m provenet fit large.npz --out large
 
     Example: provenet fit patches.npz --block attention --tokens 49 --set scale=sqrt_d --out heads
     """
@@ -99,7 +109,7 @@ def fit(
     if cv is None:
         estimator.set_params(beta=beta.said)
     name = "fitting" if cv is None else "choosing beta"
-    with joined() as group:
+    with joined(out, snapshots, snapshot_every) as group:
         first = group is None or group.is_first
         X, y, weight, mask = own_rows(fitting, group)
         train(estimator, X, y, weight, quiet=json, name=name, mask=mask, spent=time.perf_counter() - began, tell=first)

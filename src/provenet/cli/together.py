@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from provenet import ranks
@@ -14,15 +15,18 @@ from provenet.estimators.base import ProvenEstimator
 from provenet.formulation import pose
 from provenet.ranks import Ranks
 from provenet.ranks.context import started_by_torchrun
+from provenet.solvers.snapshots import snapshots
 
 
 @contextmanager
-def joined() -> Iterator[Ranks | None]:
-    """With the others, if torchrun started this process; None: it is alone."""
+def joined(out: Path, kept: Path | None, every: int) -> Iterator[Ranks | None]:
+    """With the others, if torchrun started this process; None: it is alone.  Snapshots go to ``kept``, by default beside
+    the folder ``out`` where there are others, one of which may be killed."""
     if not started_by_torchrun():
-        yield None
+        with nullcontext() if kept is None else snapshots(kept, every):
+            yield None
         return
-    with ranks.joined() as group:
+    with ranks.joined() as group, snapshots(kept or out.with_name(f"{out.name}.snapshots"), every):
         yield group
 
 
@@ -41,8 +45,9 @@ def of_all_rows(estimator: ProvenEstimator, fitting: Fitting) -> None:
     read = estimator._read(data.X, fitting.y, data.weight, data.mask)
     gates = 1 if known.gate_vectors is None else known.gate_vectors
     group = None if known.gate_vectors is None else known.gates.group
-    rows = {"sample_weight": read.weight, "mask": read.mask}
-    whole = pose(known.statement, read.X, read.targets, gates, gate_group=group, **rows)
+    whole = pose(
+        known.statement, read.X, read.targets, gates, gate_group=group, sample_weight=read.weight, mask=read.mask
+    )
     whole = replace(whole, gates=replace(whole.gates, seconds=known.gates.seconds))
     estimator.solution_ = replace(solution, problem=whole)
 

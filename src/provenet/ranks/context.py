@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any
 
 import torch
@@ -40,14 +43,35 @@ def joined() -> Iterator[Ranks]:
         begun = True
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    token = _CURRENT.set(Ranks())
+    group = Ranks()
+    token = _CURRENT.set(group)
     try:
-        yield _CURRENT.get() or Ranks()
+        with _ctrl_c_of_all(group):
+            yield group
     finally:
         _CURRENT.reset(token)
         torch.set_num_threads(threads)
         if begun:
             dist.destroy_process_group()
+
+
+@contextmanager
+def _ctrl_c_of_all(group: Ranks) -> Iterator[None]:
+    """Ctrl-C is told to the others when all are at the same place; the second one ends this process."""
+    if threading.current_thread() is not threading.main_thread():  # signals are the main thread's
+        yield
+        return
+
+    def told(number: int, frame: FrameType | None) -> None:
+        if group.interrupted:
+            signal.default_int_handler(number, frame)
+        group.interrupted = True
+
+    before = signal.signal(signal.SIGINT, told)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def least(value: float) -> float:

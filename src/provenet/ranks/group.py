@@ -24,6 +24,7 @@ class Ranks:
     def __init__(self) -> None:
         there = dist.is_available() and dist.is_initialized()
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if there else (0, 1)
+        self.interrupted = False  # by Ctrl-C: runs end at their next look, all together
 
     def __deepcopy__(self, _: Any) -> Ranks:
         return self

@@ -34,6 +34,11 @@ class Whole:
         """Pieces of all processes together."""
         return 1
 
+    @property
+    def own(self) -> range:
+        """Which of them are this process's."""
+        return range(1)
+
     def add(self, parts: Iterable[Tensor]) -> Tensor:
         """The sum of what is made of each piece, freshly allocated."""
         (only,) = parts
@@ -65,7 +70,6 @@ class Spread(Whole):
 
     @property
     def own(self) -> range:
-        """The shards of this process."""
         return self.partition.shards_of(self.ranks.rank)
 
     @property

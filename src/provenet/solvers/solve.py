@@ -149,12 +149,13 @@ def _solved(
 
 def _heard(callback: Callback | None, scale: float) -> Callback | None:
     """Records in the user's units; where several processes work together, what one of them answers is for all."""
-    together = ranks.current() is not None
-    if callback is None and not together:
+    group = ranks.current()
+    if callback is None and group is None:
         return None
 
     def tell(record: Record) -> bool:
         stop = callback is not None and bool(callback(_in_user_units(record, scale)))
+        stop = stop or (group is not None and group.interrupted)
         return bool(anywhere(torch.tensor([stop]))[0])
 
     return tell

@@ -19,12 +19,12 @@ from torch import Tensor
 
 from provenet.certificates import Gap
 from provenet.problem import Program
-from provenet.solvers.loop import Method, Point
+from provenet.solvers.loop import Kept, Method, Point
 from provenet.solvers.needs import NUCLEAR
 from provenet.solvers.neurons.lbfgs.amplitudes import amplitudes
 from provenet.solvers.neurons.lbfgs.atoms import wanted
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot, spot
-from provenet.solvers.neurons.lbfgs.pairs import Pairs
+from provenet.solvers.neurons.lbfgs.pairs import Pair, Pairs
 from provenet.solvers.neurons.lbfgs.scales import inverse_scales
 from provenet.solvers.neurons.lbfgs.search import wolfe_step
 from provenet.solvers.neurons.place import compress
@@ -66,6 +66,7 @@ class LBFGS(Method[LBFGSState]):
     name = "lbfgs"
     needs = (NUCLEAR,)
     together = True
+    resumes = True
     check_every = 25
     max_steps = 20_000
 
@@ -113,6 +114,29 @@ class LBFGS(Method[LBFGSState]):
     def _begun(self, program: Program, here: Coordinates, factors: Factors) -> LBFGSState:
         here = here.opened(factors.gate)
         return LBFGSState(here, spot(program, here, here.enter(factors)), Pairs(self.memory_pairs))
+
+    def kept(self, state: LBFGSState) -> Kept:
+        factors, pairs = state.at.factors, state.pairs.known
+        tensors = {"left": factors.left, "right": factors.right, "gate": factors.gate}
+        if pairs:
+            steps, changes, _ = zip(*pairs, strict=True)
+            tensors |= {"steps": torch.stack(steps), "changes": torch.stack(changes)}
+        if state.scales is not None:
+            tensors["scales"] = state.scales
+        told = {"age": state.age, "stuck": state.stuck, "exhausted": state.exhausted}
+        return told | {"products": [pair.product for pair in pairs]}, tensors
+
+    def resumed(self, program: Program, kept: Kept) -> LBFGSState:
+        told, tensors = kept
+        factors = Factors(tensors["left"], tensors["right"], tensors["gate"])
+        begun = torch.float32 if self.single else torch.float64
+        here = Coordinates.of(program, begun)
+        here = (here if factors.left.dtype == begun else here.finer(program)).opened(factors.gate)
+        products = told["products"]
+        sides = (tensors["steps"], tensors["changes"], products) if products else ((), (), ())
+        pairs = Pairs(self.memory_pairs, tuple(Pair(*pair) for pair in zip(*sides, strict=True)))
+        numbers = {name: told[name] for name in ("age", "stuck", "exhausted")}
+        return LBFGSState(here, spot(program, here, factors), pairs, tensors.get("scales"), **numbers)
 
     def step(self, program: Program, state: LBFGSState) -> LBFGSState:
         if state.stuck or state.at.factors.n_neurons == 0:
