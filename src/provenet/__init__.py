@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from provenet.problem import Problem
     from provenet.proofs.certify import certify
     from provenet.solvers import Solution, Status
-    from provenet.solvers.snapshots import snapshots
+    from provenet.solvers.snapshot import snapshots
     from provenet.solvers.solve import solve
 
 __version__ = "0.1.0"

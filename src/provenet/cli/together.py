@@ -15,13 +15,15 @@ from provenet.estimators.base import ProvenEstimator
 from provenet.formulation import pose
 from provenet.ranks import Ranks
 from provenet.ranks.context import started_by_torchrun
-from provenet.solvers.snapshots import snapshots
+from provenet.solvers.snapshot import snapshots
 
 
 @contextmanager
 def joined(out: Path, kept: Path | None, every: int) -> Iterator[Ranks | None]:
-    """With the others, if torchrun started this process; None: it is alone.  Snapshots go to ``kept``, by default beside
-    the folder ``out`` where there are others, one of which may be killed."""
+    """With the others, if torchrun started this process; None: it is alone.
+
+    Snapshots go to ``kept``, by default beside the folder ``out`` where there are others, one of which may be killed.
+    """
     if not started_by_torchrun():
         with nullcontext() if kept is None else snapshots(kept, every):
             yield None

@@ -24,6 +24,7 @@ class Ranks:
     def __init__(self) -> None:
         there = dist.is_available() and dist.is_initialized()
         self.rank, self.world = (dist.get_rank(), dist.get_world_size()) if there else (0, 1)
+        self.sent = 0  # bytes to all the others
         self.interrupted = False  # by Ctrl-C: runs end at their next look, all together
 
     def __deepcopy__(self, _: Any) -> Ranks:
@@ -45,6 +46,7 @@ class Ranks:
         tensor = tensor.contiguous()
         everywhere = [torch.empty_like(tensor) for _ in range(self.world)]
         dist.all_gather(everywhere, tensor)
+        self.sent += (self.world - 1) * tensor.nbytes
         return everywhere
 
     def least(self, value: float) -> float:

@@ -2,7 +2,7 @@
 
 from provenet.solvers.cones.decomposition import to_relu
 from provenet.solvers.loop import Limits, Method, Point, Record
-from provenet.solvers.snapshots import snapshots
+from provenet.solvers.snapshot import snapshots
 from provenet.solvers.solution import Solution
 from provenet.solvers.solve import METHODS, solve
 from provenet.solvers.status import Status

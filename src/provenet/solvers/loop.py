@@ -21,7 +21,7 @@ from provenet.solvers.needs import Ability
 from provenet.solvers.offers import Offer, Task
 from provenet.solvers.points import Point, Record
 from provenet.solvers.resume import continued, keep
-from provenet.solvers.snapshots import current as current_snapshots
+from provenet.solvers.snapshot import current as current_snapshots
 from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size
 from provenet.variable import Factors

@@ -11,7 +11,7 @@ from torch import Tensor
 from provenet.certificates import DualPoint
 from provenet.gauges import BoundKind
 from provenet.solvers.points import Point, Record
-from provenet.solvers.snapshots import Snapshots
+from provenet.solvers.snapshot import Snapshots
 from provenet.variable import Factors
 
 if TYPE_CHECKING:

@@ -64,11 +64,12 @@ class RankedOperator(Operator):
         return left.contiguous(), right.contiguous()
 
     def alone(self, factors: Factors, rows: slice) -> Tensor:
-        """Of samples of one shard."""
+        pieces = []
         for part, own in zip(self.parts, self._shards.slices, strict=True):
-            if own.start <= rows.start and rows.stop <= own.stop:
-                return part.alone(factors, slice(rows.start - own.start, rows.stop - own.start))
-        raise ValueError(f"rows: {rows} are not of one shard.")
+            start, stop = max(rows.start, own.start), min(rows.stop, own.stop)
+            if start < stop:
+                pieces.append(part.alone(factors, slice(start - own.start, stop - own.start)))
+        return torch.cat(pieces, dim=1)
 
     def principal_axes(self) -> Axes | None:
         seen = [part.axis_rows for part in self.parts]
