@@ -24,27 +24,27 @@ from provenet import ranks
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((203, 8))
-LABELS = (np.abs(X[:, :4]) @ RNG.standard_normal((4, 4))).argmax(1)
+LABELS = (X[:, :4] @ RNG.standard_normal((4, 4))).argmax(1)
 WEIGHT = RNG.uniform(0.5, 2, len(X))
-TOKENS = RNG.standard_normal((45, 3, 4))
-IMAGES = RNG.standard_normal((45, 1, 5, 5))
+TOKENS = RNG.standard_normal((25, 4, 2))
+IMAGES = RNG.standard_normal((25, 1, 5, 5))
 SIGNS = (TOKENS[:, 0, :1] > 0).astype(float)
 VALUES = np.tanh(TOKENS.sum((1, 2)))[:, None]
 
 Rows = slice
 CASES: dict[str, Callable[[Rows], tuple[Any, ...]]] = {
-    "mlp": lambda r: ("mlp", X[r], LABELS[r], {"loss": "softmax", "gates": 20, "sample_weight": WEIGHT[r]}),
+    "mlp": lambda r: ("mlp", X[r], LABELS[r], {"loss": "softmax", "gates": 15, "sample_weight": WEIGHT[r]}),
     "trained": lambda r: ("mlp", X[r], LABELS[r], {"loss": "softmax", "gates": "trained", "n_gates": 9}),
-    "cnn": lambda r: (pn.CNN(kernel=3, pool=3), IMAGES[r], SIGNS[r], {"loss": "logistic", "gates": 4}),
-    "attention": lambda r: ("attention", TOKENS[r], VALUES[r], {"loss": "huber", "gates": 4}),
+    "cnn": lambda r: (pn.CNN(kernel=3, pool=3), IMAGES[r], SIGNS[r], {"loss": "logistic", "gates": 3}),
+    "attention": lambda r: ("attention", TOKENS[r], VALUES[r], {"loss": "huber", "gates": 3}),
     "linear": lambda r: ("attention", TOKENS[r], VALUES[r], {"activation": "linear"}),
-    "mixer": lambda r: ("mixer", TOKENS[r], VALUES[r], {"gates": 4}),
-    "fno": lambda r: ("fno", TOKENS[r], VALUES[r], {"gates": 4}),
+    "mixer": lambda r: ("mixer", TOKENS[r], VALUES[r], {"gates": 3}),
+    "fno": lambda r: ("fno", TOKENS[r], VALUES[r], {"gates": 3}),
     "bfno": lambda r: (pn.BFNO(groups=2), TOKENS[r], np.hstack([VALUES, -VALUES])[r], {"gates": 3}),
-    "poolformer": lambda r: ("poolformer", TOKENS[r], VALUES[r], {"gates": 4}),
-    "fnet": lambda r: ("fnet", TOKENS[r], VALUES[r], {"gates": 4}),
+    "poolformer": lambda r: ("poolformer", TOKENS[r], VALUES[r], {"gates": 3}),
+    "fnet": lambda r: ("fnet", TOKENS[r], VALUES[r], {"gates": 3}),
 }
-TOL = 1e-3
+TOL = 1e-2
 
 
 def posed(name: str, rows: Rows, share: float = 0.05) -> pn.Problem:
@@ -83,7 +83,7 @@ def killed(group: ranks.Ranks | None, names: list[str], folder: Path) -> dict[st
         if group.rank == 1 and record.step >= 12:
             os.kill(os.getpid(), 9)
 
-    problem = posed("mlp", group.rows(len(X)), 0.01)
+    problem = posed("mlp", group.rows(len(X)), 0.02)
     seen: list[int] = []
     with pn.snapshots(folder / "snapshots", every=5):
         solution = pn.solve(problem, tol=TOL, callback=lambda record: seen.append(record.step) or die(record))
@@ -92,7 +92,7 @@ def killed(group: ranks.Ranks | None, names: list[str], folder: Path) -> dict[st
 
 def plain(group: ranks.Ranks | None, names: list[str], folder: Path) -> dict[str, Any]:
     assert group is not None
-    return told(pn.solve(posed("mlp", group.rows(len(X)), 0.01), tol=TOL))
+    return told(pn.solve(posed("mlp", group.rows(len(X)), 0.02), tol=TOL))
 
 
 def refused(group: ranks.Ranks | None, names: list[str], folder: Path) -> dict[str, Any]:
@@ -150,12 +150,14 @@ def world_of(size: int, job: str, names: list[str], folder: Path, label: str) ->
 
 def main() -> None:
     folder = Path(sys.argv[1])
-    every, few = list(CASES), ["mlp", "trained", "mixer"]
+    every, few = list(CASES), ["mlp", "trained", "attention"]
+    for name in ("formulate", "solve", "save", "snapshots", "ProvenClassifier"):
+        getattr(pn, name)  # imported before, not in each
     world_of(0, "solve", every, folder, "memory")
-    world_of(1, "solve", every, folder, "one")
+    world_of(1, "solve", few, folder, "one")
     world_of(2, "solve", every, folder, "two")
-    world_of(2, "solve", few, folder, "again")
-    world_of(4, "solve", few, folder, "four")
+    world_of(2, "solve", few[:1], folder, "again")
+    world_of(4, "solve", few[:1], folder, "four")
     world_of(2, "plain", [], folder, "plain")
     world_of(2, "killed", [], folder, "killed")
     world_of(1, "killed", [], folder, "resumed")

@@ -79,8 +79,10 @@ class RankedLoss(Loss):
     def some(self, rows: slice) -> Loss:
         return self.parts[0].with_data(self.target[rows], self.sample_weight[rows])
 
-    def with_data(self, target: Tensor, weight: Tensor | None) -> RankedLoss:
-        return RankedLoss.of(self.parts[0].with_data(target, weight), self.shards)
+    def with_data(self, target: Tensor, weight: Tensor | None) -> Loss:
+        """Of the same samples as of old; of others it is a loss of these alone."""
+        plain = self.parts[0].with_data(target, weight)
+        return RankedLoss.of(plain, self.shards) if len(target) == len(self.target) else plain
 
     def scaled(self, scale: float) -> RankedLoss:
         return RankedLoss([part.scaled(scale) for part in self.parts], self.shards)

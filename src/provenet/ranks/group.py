@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import blake2b
 from typing import Any
 
 import torch
@@ -45,9 +47,20 @@ class Ranks:
             return [tensor]
         tensor = tensor.contiguous()
         everywhere = [torch.empty_like(tensor) for _ in range(self.world)]
-        dist.all_gather(everywhere, tensor)
+        with _others():
+            dist.all_gather(everywhere, tensor)
         self.sent += (self.world - 1) * tensor.nbytes
         return everywhere
+
+    def exchanged(self, tensor: Tensor, other: int) -> Tensor:
+        """What another process has in place of this one's, which it gets."""
+        theirs = torch.empty_like(tensor)
+        with _others():
+            both = [dist.P2POp(dist.isend, tensor, other), dist.P2POp(dist.irecv, theirs, other)]
+            for work in dist.batch_isend_irecv(both):
+                work.wait()
+        self.sent += tensor.nbytes
+        return theirs
 
     def least(self, value: float) -> float:
         return min(self._numbers(value))
@@ -76,6 +89,17 @@ class Ranks:
     def first_says(self, value: Any) -> Any:
         """What the first process says, ready for JSON."""
         return self.told(value if self.is_first else None)[0]
+
+    def check_same(self, *tensors: Tensor) -> None:
+        """What all processes have made of the same numbers must be the same, or they are of different problems."""
+        total = blake2b(digest_size=16)
+        for tensor in tensors:
+            total.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+        if len(set(self.told(total.hexdigest()))) > 1:
+            raise RuntimeError(
+                "ranks: the processes have come apart: their CPUs or libraries round differently. Start them on "
+                "machines of one kind, with the same settings of BLAS."
+            )
 
     def wait(self) -> None:
         if self.world > 1:
@@ -124,6 +148,18 @@ class Ranks:
             if one is not None:
                 one.wait()
         return out
+
+
+@contextmanager
+def _others() -> Iterator[None]:
+    """What goes wrong in here is that another process has gone, whatever torch calls it."""
+    try:
+        yield
+    except RuntimeError as error:
+        told = str(error).splitlines()[0]
+        raise ConnectionError(
+            f"ranks: another process has ended or is out of step; see what it said ({told})."
+        ) from error
 
 
 def _common(one: slice, other: slice) -> slice:

@@ -48,6 +48,9 @@ class Whole:
         """Of what each process says."""
         return value
 
+    def check_same(self, *tensors: Tensor) -> None:
+        """RuntimeError where processes have different ones."""
+
     def randn(self, *shape: int, seed: int) -> Tensor:
         """Of the shape (samples of this process, …), in float64; the same for a sample whoever has it."""
         return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
@@ -77,10 +80,18 @@ class Spread(Whole):
         return self.partition.shards
 
     def add(self, parts: Iterable[Tensor]) -> Tensor:
-        own = climbed(parts, self.own.start)
-        top = (0, self.count)
-        if self.ranks.world == 1:
-            return own[0]
+        own, world = climbed(parts, self.own.start), self.ranks.world
+        return self._up_the_tree(own[0]) if world & (world - 1) == 0 else self._gathered(own)
+
+    def _up_the_tree(self, total: Tensor) -> Tensor:
+        """For powers of two: each process has one node, and at each level one other has the node beside it."""
+        total = total.contiguous()
+        for level in range(self.ranks.world.bit_length() - 1):
+            total = total.add_(self.ranks.exchanged(total, self.ranks.rank ^ (1 << level)))
+        return total
+
+    def _gathered(self, own: list[Tensor]) -> Tensor:
+        """For any number of processes: all nodes to all, some numbers at a time."""
         known = [nodes(self.partition.shards_of(rank)) for rank in range(self.ranks.world)]
         slots = max(map(len, known))
         flat = [total.reshape(-1) for total in own]
@@ -90,11 +101,14 @@ class Spread(Whole):
             padded = pieces + [torch.zeros_like(pieces[0])] * (slots - len(pieces))
             everywhere = self.ranks.gathered(torch.stack(padded))
             sums = {node: there[i] for at, there in zip(known, everywhere, strict=True) for i, node in enumerate(at)}
-            out[start : start + _PIECE] = finished(sums, top)
+            out[start : start + _PIECE] = finished(sums, (0, self.count))
         return out.view(own[0].shape)
 
     def largest(self, value: float) -> float:
         return self.ranks.largest(value)
+
+    def check_same(self, *tensors: Tensor) -> None:
+        self.ranks.check_same(*tensors)
 
     def randn(self, *shape: int, seed: int) -> Tensor:
         draws = []

@@ -196,4 +196,5 @@ class LBFGS(Method[LBFGSState]):
 
     def point(self, program: Program, state: LBFGSState) -> Point:
         factors = compress(state.here.leave(state.at.factors))
+        program.operator.shards.check_same(factors.left, factors.right, factors.gate)
         return Point.of(factors, program.operator.forward_factors(factors))
