@@ -56,7 +56,7 @@ def test_two_processes_prove_what_one_with_all_the_data_does(folder: Path) -> No
         # each primal is above the optimum, each dual below it
         assert found["primal"] >= reference["dual"] * (1 - 1e-12), name
         assert reference["primal"] >= found["dual"] * (1 - 1e-12), name
-        assert found["primal"] == pytest.approx(reference["primal"], rel=2e-3), name
+        assert found["primal"] == pytest.approx(reference["primal"], rel=1e-2), name  # the gap that was asked for
 
 
 @pytest.mark.parametrize("label", ["one", "four"])
