@@ -16,7 +16,7 @@ FLOORS = (
     {"deadline", "memory", "space", "batches", "word", "vectors", "files"},
     {"variable", "verify", "cones"},
     {"operators", "losses", "gauges", "gates", "nn", "data"},
-    {"polar", "blocks"},
+    {"polar", "blocks", "scaling"},
     {"statement"},
     {"problem"},
     {"formulation", "certificates", "reductions"},

@@ -7,9 +7,7 @@ import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from provenet.cli import kept
@@ -20,12 +18,12 @@ from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.progress import gap_bar
 from provenet.cli.together import joined, of_all_rows, own_rows, restarts_on_failure
 from provenet.estimators.base import ProvenEstimator, watched
+from provenet.estimators.scales import ScaleWarning, far_apart
 from provenet.files import check_writable
 from provenet.io import save
 from provenet.io.folder import check_replaceable, holds_certified
 from provenet.report import report as write_report
 
-_SCALES = 1e3  # columns whose sizes differ by more are told of
 _SHORTEST = 0.01  # seconds for the fit, where reading has taken all there was
 
 
@@ -86,6 +84,8 @@ def fit(
     more: dict[str, Any] = {"class_weight": "balanced" if balanced else None, "whiten": whiten}
     if whiten and block.block != "mlp":
         raise typer.BadParameter("it goes with --block mlp.", param_hint="--whiten")
+    if whiten and network.standardize:
+        raise typer.BadParameter("whitened data have a scale of their own.", param_hint="--standardize, --whiten")
     if cv is not None:
         more |= {"cv": cv, "betas": betas}
     if network.loss == "huber":
@@ -105,7 +105,7 @@ def fit(
             f"{rows} rows of {columns} columns cannot be whitened: XXᵀ = I needs no more rows than columns.",
             param_hint="--whiten",
         )
-    warn_of_scales(dataset.X, fitting.feature_names)
+    warn_of_scales(fitting)
     if cv is None:
         estimator.set_params(beta=beta.said)
     name = "fitting" if cv is None else "choosing beta"
@@ -145,18 +145,14 @@ def fit(
         raise typer.Exit(FAILED)
 
 
-def warn_of_scales(X: NDArray[Any], names: list[str] | None) -> None:
-    """The penalty is the same on all weights: a column of small numbers has no say beside one of large ones."""
-    if X.ndim != 2 or names is None:
+def warn_of_scales(fitting: Fitting) -> None:
+    """Where nothing brings columns of a table to one scale."""
+    estimator, names = fitting.estimator, fitting.feature_names
+    if names is None or estimator.whiten or estimator._standardizes():
         return
-    size = np.abs(X).max(axis=0)
-    there = np.flatnonzero(size)
-    if there.size and size[there].max() > _SCALES * size[there].min():
-        large, small = (int(there[pick(size[there])]) for pick in (np.argmax, np.argmin))
-        warn(
-            f"column {names[large]!r} goes up to {size[large]:.3g}, {names[small]!r} to {size[small]:.3g}: weight "
-            "decay leaves small columns without a say. Bring them to one scale first."
-        )
+    told = far_apart(fitting.data.X, 1, names)
+    if told:
+        warn(f"{told} Leave --no-standardize out, or bring them to one scale yourself.")
 
 
 def train(
@@ -182,6 +178,7 @@ def train(
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always", ConvergenceWarning)
+        warnings.simplefilter("ignore", ScaleWarning)  # `warn_of_scales` has names
         estimator.fit(X, y, sample_weight=weight, mask=mask)
     estimator.set_params(max_seconds=asked)
     for warning in caught if tell else ():

@@ -107,6 +107,7 @@ def prepare(
         n_gates=gates.count or network.n_gates,
         fit_intercept="free" if network.free_intercept else network.intercept,
         penalty=network.penalty.pair,
+        standardize="auto" if network.standardize is None else network.standardize,
         random_state=network.seed,
         **asdict(solver),
         **({} if network.loss is None else {"loss": network.loss}),

@@ -69,6 +69,7 @@ class OfNetwork:
     intercept: o.Intercept = True
     free_intercept: o.FreeIntercept = False
     penalty: o.PenaltyOption = "2,2"  # type: ignore[assignment]  # typer parses it
+    standardize: o.Standardize = None
     seed: o.Seed = 0
 
 

@@ -152,6 +152,14 @@ Intercept = Annotated[bool, typer.Option(help="For mlp: give the data a column o
 FreeIntercept = Annotated[
     bool, typer.Option("--free-intercept", help="Give the outputs a bias that costs nothing, for every block.")
 ]
+Standardize = Annotated[
+    bool | None,
+    typer.Option(
+        "--standardize/--no-standardize",
+        help="Bring features, and the targets of a regression, to one scale; the proof is of the standardised problem. "
+        "(default: for mlp)",
+    ),
+]
 SolverOption = Annotated[str, typer.Option(callback=known_solver, help=f"auto, {', '.join(METHODS)}.")]
 Tol = Annotated[float, typer.Option(callback=positive, help="The relative gap to prove.")]
 MaxSteps = Annotated[int | None, typer.Option(min=0, help="Stop after so many steps.")]

@@ -48,7 +48,14 @@ def of_all_rows(estimator: ProvenEstimator, fitting: Fitting) -> None:
     gates = 1 if known.gate_vectors is None else known.gate_vectors
     group = None if known.gate_vectors is None else known.gates.group
     whole = pose(
-        known.statement, read.X, read.targets, gates, gate_group=group, sample_weight=read.weight, mask=read.mask
+        known.statement,
+        read.X,
+        read.targets,
+        gates,
+        gate_group=group,
+        sample_weight=read.weight,
+        mask=read.mask,
+        standardize=known.scaling or False,
     )
     whole = replace(whole, gates=replace(whole.gates, seconds=known.gates.seconds))
     estimator.solution_ = replace(solution, problem=whole)

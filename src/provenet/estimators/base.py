@@ -27,13 +27,14 @@ from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
 from provenet.estimators.beta import Beta, parse_beta
 from provenet.estimators.budget import Budget
+from provenet.estimators.scales import standardizes, warn_of_scales
 from provenet.estimators.settings import OneBeta, Settings
 from provenet.estimators.together import refuse_together
 from provenet.formulation import Wanted, pose
 from provenet.gates.samplers import NEED_BETA
 from provenet.problem import Problem
 from provenet.solvers import Record, Solution, Status
-from provenet.solvers.loop import Callback
+from provenet.solvers.loop import Callback, Limits
 from provenet.solvers.solve import solve_quietly
 from provenet.statement import Statement
 from provenet.variable import Factors
@@ -101,6 +102,8 @@ class ProvenEstimator(Settings, BaseEstimator):
         attention, says which tokens are there; what the others hold does not matter.
         """
         data = self._read(*(without_torch(value) for value in (X, y, sample_weight, mask)))
+        if not (self._standardizes() or self.whiten):
+            warn_of_scales(data.X, self._make_block(), getattr(self, "feature_names_in_", None))
         self._keep(self._train(data))
         self._warn_if_short()
         return self
@@ -136,13 +139,16 @@ class ProvenEstimator(Settings, BaseEstimator):
         return problem.with_beta(beta.of(problem)) if beta.relative else problem
 
     def _posed(self, statement: Statement, data: TrainingData, wanted: Wanted, seed: int) -> Problem:
-        X = self._whitened(data.X)
-        return pose(statement, X, data.targets, wanted, seed=seed, sample_weight=data.weight, mask=data.mask)
+        X, more = self._whitened(data.X), {"sample_weight": data.weight, "mask": data.mask}
+        return pose(statement, X, data.targets, wanted, seed=seed, **more, standardize=self._standardizes())
 
     def _fit_whitening(self, data: TrainingData) -> None:
         if self.whiten:
             refuse_together("whiten", "Whiten them before.")
             self.whitening_ = Whitening.fit(data.X if data.weight is None else data.X[data.weight > 0])
+
+    def _standardizes(self) -> bool:
+        return standardizes(self.standardize, self._make_block(), self.whiten)
 
     def _wanted(self) -> Wanted:
         return Wanted.of(_plain_number(self.gates), _plain_number(self.n_gates))
@@ -170,7 +176,7 @@ class ProvenEstimator(Settings, BaseEstimator):
 
     def _solve(self, problem: Problem, start: Factors | None = None, seconds: float | None = None) -> Solution:
         callback = self._callback(from_verbose=1)
-        return solve_quietly(problem, self.solver, self.tol, self.max_steps, seconds, start, callback)
+        return solve_quietly(problem, self.solver, Limits(self.tol, self.max_steps, seconds), start, callback)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):

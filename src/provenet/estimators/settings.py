@@ -68,6 +68,12 @@ class Settings:
         False,
         "makes XXᵀ = I first (ZCA, for tables with no more samples than features), and does the same to new data",
     )
+    standardize: bool | str = setting(
+        "auto",
+        "brings features, and the targets of a regression, to mean zero and variance one, in the fit and for new data; "
+        "network_ does it itself, predictions are in the units of y, and the certificate is of the standardised "
+        'problem: its penalty is on weights of standardised features; "auto": for tables, not for images and tokens',
+    )
     penalty: tuple[float, float] = setting(
         WEIGHT_DECAY, "the norms (C, R) of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), as in `provenet.formulate`"
     )
@@ -82,7 +88,11 @@ class ClassifierSettings(Settings):
 @dataclass(kw_only=True, eq=False, repr=False)
 class RegressorSettings(Settings):
     loss: str = setting("squared", '"squared", ½‖f − y‖², or "huber"')
-    delta: float = setting(1.0, "the huber loss is quadratic within it, and linear beyond")
+    delta: float = setting(
+        1.0,
+        "the huber loss is quadratic within it, and linear beyond; standardized targets are in units of their "
+        "deviation from the median",
+    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from provenet.blocks import Block
-from provenet.formulation.data import read_data
+from provenet.formulation.data import read_data, standardised
 from provenet.formulation.gates import find_gates
 from provenet.formulation.gauge import gauge_for
 from provenet.formulation.spread import spread, spread_operator
@@ -21,6 +21,7 @@ from provenet.losses import Loss
 from provenet.losses.ranked import RankedLoss
 from provenet.problem import Problem, Program
 from provenet.ranks import Spread
+from provenet.scaling import Scaling
 from provenet.statement import Statement
 
 
@@ -41,6 +42,7 @@ def formulate(
     penalty: tuple[float, float] = WEIGHT_DECAY,
     n_gates: int = 100,
     fit_intercept: bool | str | None = None,
+    standardize: bool = False,
 ) -> Problem:
     """The convex program of a block on data.
 
@@ -87,6 +89,10 @@ def formulate(
         "free": outputs get a bias (c,) that costs nothing, shared by all samples and tokens, and the certificate speaks
         of networks with any such bias.  True and False, and the MLP's part in "free", are for ``block="mlp"`` by name:
         a column of ones for X, whose weights are penalised, so that hidden units have biases.
+    standardize : bool, default False
+        The problem is that of features with mean zero and variance one (channels of images), and of such targets where
+        the loss measures distances: its penalty is on weights of standardised features, its objective in units of
+        standardised targets.  Networks take, and return, the user's own numbers.
 
     Returns
     -------
@@ -107,7 +113,8 @@ def formulate(
         complete=wanted.all,
         fit_intercept=fit_intercept,
     )
-    return pose(statement, X, Y, wanted, seed=seed, sample_weight=sample_weight, mask=mask, gate_group=gate_group)
+    more = {"sample_weight": sample_weight, "mask": mask, "gate_group": gate_group, "standardize": standardize}
+    return pose(statement, X, Y, wanted, seed=seed, **more)
 
 
 @torch.inference_mode(False)
@@ -121,12 +128,18 @@ def pose(
     sample_weight: Any = None,
     mask: Any = None,
     gate_group: Any = None,
+    standardize: bool | Scaling = False,
 ) -> Problem:
-    """The statement on data; arguments as `formulate` has them.  Gates are found anew where it is complete."""
+    """The statement on data; arguments as `formulate` has them.  Gates are found anew where it is complete.
+
+    standardize: by the data's own moments, or by those of another fit."""
     wanted = gates if isinstance(gates, Wanted) else Wanted.of(gates)
     block = statement.block
     data = read_data(statement, X, Y, sample_weight, mask)
     data, shards = spread(statement, wanted, data, as_labels=np.ndim(Y) < data.Y.ndim)
+    scaling = standardize if isinstance(standardize, Scaling) else None
+    if standardize:
+        data, scaling = standardised(statement, data, scaling, shards)
     on = block.on(data.X, data.Y.shape[-1], statement.readout, data.mask)
     loss = statement.make_loss(data.Y, data.weight, data.mask)
     if isinstance(shards, Spread):
@@ -148,4 +161,4 @@ def pose(
         sampler=statement.sampler if wanted.name == GIVEN else wanted.name,
     )
     growth = wanted.count if wanted.name == GROW and found.vectors is not None else None
-    return Problem(told, data.X, data.mask, loss, found, program, units, growth)
+    return Problem(told, data.X, data.mask, loss, found, program, units, growth, scaling)

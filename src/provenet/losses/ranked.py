@@ -79,7 +79,7 @@ class RankedLoss(Loss):
     def some(self, rows: slice) -> Loss:
         return self.parts[0].with_data(self.target[rows], self.sample_weight[rows])
 
-    def with_data(self, target: Tensor, weight: Tensor | None) -> Loss:
+    def with_data(self, target: Tensor, weight: Tensor | None) -> Loss:  # type: ignore[override]  # see below
         """Of the same samples as of old; of others it is a loss of these alone."""
         plain = self.parts[0].with_data(target, weight)
         return RankedLoss.of(plain, self.shards) if len(target) == len(self.target) else plain

@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 
 from provenet.losses.balance import balanced_boxes
-from provenet.losses.base import Loss, power_of_four
+from provenet.losses.base import Shiftable, power_of_four
 from provenet.losses.conjugate import Conjugate
 from provenet.losses.shift import close_centre, weighted_mean
 
 
-class Squared(Loss):
+class Squared(Shiftable):
     name = "squared"
+    measures = "mean"
     quadratic = True
     curvature = 1.0
 

@@ -48,6 +48,10 @@ class Whole:
         """Of what each process says."""
         return value
 
+    def highest(self, values: Tensor) -> Tensor:
+        """Likewise, number by number."""
+        return values
+
     def check_same(self, *tensors: Tensor) -> None:
         """RuntimeError where processes have different ones."""
 
@@ -106,6 +110,9 @@ class Spread(Whole):
 
     def largest(self, value: float) -> float:
         return self.ranks.largest(value)
+
+    def highest(self, values: Tensor) -> Tensor:
+        return torch.stack(self.ranks.gathered(values)).amax(0)
 
     def check_same(self, *tensors: Tensor) -> None:
         self.ranks.check_same(*tensors)
