@@ -26,7 +26,7 @@ FLOORS = (
     {"layerwise"},
     {"io"},
     {"report"},
-    {"bench"},
+    {"bench", "reproduce"},
     {"cli"},
     {"testing"},
 )

@@ -41,6 +41,13 @@ def spread(statement: Statement, wanted: Wanted, data: Data, as_labels: bool) ->
     return Data(*parts), shards  # type: ignore[arg-type]  # X and Y are there
 
 
+def refuse_together(limit: int | None) -> None:
+    """Samples that are read in shards are one process's."""
+    if ranks.current() is not None:
+        what = "X: samples that are read in shards" if limit is None else "memory_limit: it"
+        raise ValueError(f"{what} cannot go with several processes; give each its own rows as an array.")
+
+
 def spread_operator(on: OnData, gates: Gates, scale: float, shards: Spread) -> RankedOperator:
     """That of X/scale behind these gates, shard by shard."""
     opened = gates.patterns.view(len(gates.patterns), len(on.X), -1)

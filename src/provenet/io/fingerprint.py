@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from provenet import ranks
+from provenet.data.sharded import row_blocks
 from provenet.io.schema import SchemaError, take
 from provenet.problem import Problem
 
@@ -23,7 +24,7 @@ def fingerprint(problem: Problem) -> dict[str, Any]:
     return {
         "samples": [n, *problem.X.shape[1:]],
         "targets": [n, *loss.target.shape[1:]],
-        "samples_sha256": _digest_of_all(problem.X),
+        "samples_sha256": _digest_of_samples(problem.X),
         "targets_sha256": _digest_of_all(loss.target),
         "weights_sha256": _digest_of_all(loss.sample_weight),
         "mask_sha256": None if mask is None else _digest_of_all(mask.to(torch.uint8)),
@@ -35,7 +36,12 @@ def _digest_of_all(rows: Tensor) -> str:
     group = ranks.current()
     if group is None:
         return digest(rows)
-    return str(group.first_says(_digest_in_turn(group.collected(rows))))
+    return str(group.first_says(digest_of(group.collected(rows))))
+
+
+def _digest_of_samples(X: Tensor) -> str:
+    """Likewise; samples in shards are read some at a time."""
+    return digest_of(row_blocks(X)) if ranks.current() is None else _digest_of_all(X)
 
 
 def differences(saved: dict[str, Any], found: dict[str, Any]) -> list[str]:
@@ -76,10 +82,10 @@ def check_fingerprint(saved: dict[str, Any]) -> dict[str, Any]:
 
 def digest(*tensors: Tensor) -> str:
     """SHA-256 of the numbers, in float64, some at a time."""
-    return _digest_in_turn(tensors)
+    return digest_of(tensors)
 
 
-def _digest_in_turn(tensors: Iterable[Tensor]) -> str:
+def digest_of(tensors: Iterable[Tensor]) -> str:
     total = hashlib.sha256()
     for tensor in tensors:
         for part in tensor.detach().cpu().flatten().split(_PART):

@@ -17,7 +17,7 @@ from provenet import deadline
 from provenet.certificates import DualPoint, Gap, Mixture, duality_gap, judged
 from provenet.problem import Program, Units
 from provenet.reductions import Reduction
-from provenet.solvers.needs import Ability
+from provenet.solvers.needs import RESIDENT, Ability
 from provenet.solvers.offers import Offer, Task
 from provenet.solvers.points import Point, Record
 from provenet.solvers.resume import continued, keep
@@ -50,6 +50,7 @@ class Method(ABC, Generic[State]):
     resumes: bool = False  # whether it can go on from a snapshot: it has `kept` and `resumed`
     together: bool = False  # whether it takes programs whose samples are spread over processes
     wants: tuple[Reduction, ...] = ()  # reductions of its own, after those that every method gets
+    shards: bool = False  # whether few enough passes over the data are made for them to be read in shards
 
     def in_units(self, units: Units) -> Method[State]:
         """The method for programs in these units; its own settings are in the user's."""
@@ -69,7 +70,8 @@ class Method(ABC, Generic[State]):
         it ``wants``, and often: it must be cheap.  What only shows in the work, ``init`` raises as `Refused`."""
         if program.operator.shards.spread and not self.together:
             return "its samples are spread over processes, and it wants them in one; 'lbfgs' does not."
-        unmet = (ability.unmet(program) for ability in self.needs)
+        needs = self.needs if self.shards else (RESIDENT, *self.needs)
+        unmet = (ability.unmet(program) for ability in needs)
         return next((reason for reason in unmet if reason is not None), None) or self.declines(program)
 
     def declines(self, program: Program[Any]) -> str | None:
