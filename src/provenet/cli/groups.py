@@ -12,10 +12,15 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, get_type_hints
 
+import numpy as np
+from numpy.typing import NDArray
+
 from provenet.blocks import Block
 from provenet.cli import blocks as b
 from provenet.cli import options as o
-from provenet.data.loading import Dataset, load_dataset
+from provenet.cli.console import warn
+from provenet.data.loading import Dataset, load_dataset, split_rows
+from provenet.data.mixed import Asked
 
 
 @dataclass(frozen=True)
@@ -28,11 +33,18 @@ class FromFile:
     drop: o.Drop = field(default_factory=list)
     weight: o.Weight = None
     header: o.Header = None
+    impute: o.Impute = False
+    one_hot: o.OneHot = False
     tokens: b.Tokens = None
     image: b.Image = None
 
-    def load(self, task: str) -> Dataset:
-        return load_dataset(
+    def load(self, task: str, holdout: float | None = None, seed: int = 0) -> Dataset:
+        """With ``holdout``, fill values and categories are learnt of the other rows."""
+
+        def trained_on(n: int) -> NDArray[np.intp]:
+            return np.arange(n) if holdout is None else split_rows(range(n), holdout, seed)[0]
+
+        data = load_dataset(
             self.data,
             self.target,
             features=self.feature,
@@ -42,7 +54,12 @@ class FromFile:
             header=self.header,
             tokens=self.tokens,
             image=None if self.image is None else self.image.sizes,
+            asked=Asked(self.impute, self.one_hot),
+            fit_rows=trained_on,
         )
+        for note in data.notes:
+            warn(note)
+        return data
 
 
 @dataclass(frozen=True)
