@@ -121,18 +121,21 @@ class Preparation:
     def from_dict(saved: Any) -> Preparation:
         """ValueError for what `to_dict` never writes."""
         try:
-            numbers, words = (tuple(map(str, saved[name])) for name in ("numbers", "words"))
-            fills, categories = saved["fills"], {name: tuple(saved["categories"][name]) for name in words}
-            kinds = [(name, (int, float)) for name in numbers] + [(name, (str,)) for name in words]
-            sound = all(values and all(isinstance(v, str) for v in values) for values in categories.values())
+            numbers, words, fills = saved["numbers"], saved["words"], saved["fills"]
+            categories = {name: saved["categories"][name] for name in words}
+            sound = all(map(_are_words, (numbers, words, *categories.values()))) and all(categories.values())
             if fills is not None:
-                sound &= all(isinstance(fills[name], kind) for name, kind in kinds)
-                sound &= all(isfinite(fills[name]) for name in numbers)
+                sound &= all(isinstance(fills[name], (int, float)) and isfinite(fills[name]) for name in numbers)
+                sound &= all(isinstance(fills[name], str) for name in words)
         except (KeyError, TypeError):
             sound = False
         if not sound:
             raise ValueError("source: what was done to columns before the fit is not told as it should be.")
-        return Preparation(numbers, words, fills, categories)
+        return Preparation(tuple(numbers), tuple(words), fills, categories)
+
+
+def _are_words(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, str) for value in values)
 
 
 def _as_floats(cells: NDArray[Any]) -> NDArray[np.float64]:
