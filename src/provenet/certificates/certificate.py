@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from html import escape
 from typing import Any
 
@@ -14,7 +15,7 @@ from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates.conditions import rank_conditions
 from provenet.certificates.gap import DualPoint, Gap, duality_gap, judged, relative_gap, with_intercept
 from provenet.gauges import BoundKind
-from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, in_words, written
+from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, in_words, read_penalty, written
 from provenet.problem import Problem, Program
 from provenet.space import Space
 from provenet.statement import Scope
@@ -40,6 +41,7 @@ class Certificate:
     ``theorem_bound`` is BM Thm 3.4's (polar_max/β − 1)₊ and ``conditions`` its companions: reported, never relied on.
     ``method`` says over what ``polar_max`` was bounded: "gates", one after the other, for ReLU all arrangements if the
     scope says so; or all u at once.  ``penalty``: the norms (C, R) of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²) in the objective.
+    ``free_intercept``: those networks have outputs with any constant added, which costs nothing.
     ``dual_of``: whose dual point it is: the gradient at the "network" itself, at a "solved network", or the best of the
     "run" that found the network; the latter is ``theta`` (n, …, c), in the user's units of loss by output.
     ``standardized``: it is of a problem on standardised data, whose penalty is on weights of standardised features and
@@ -59,6 +61,7 @@ class Certificate:
     penalty: Penalty = WEIGHT_DECAY
     dual_of: str = "network"
     standardized: bool = False
+    free_intercept: bool = False
     theta: Tensor | None = field(default=None, repr=False, compare=False)
     better: nn.Module | None = field(default=None, repr=False, compare=False)
 
@@ -105,6 +108,14 @@ class Certificate:
             name: getattr(self, name) for name in derived
         }
 
+    @staticmethod
+    def from_dict(told: Mapping[str, Any]) -> Certificate:
+        """Back from `to_dict`; what has a default may be missing."""
+        known = [each.name for each in fields(Certificate) if each.name in told or each.default is MISSING]
+        values = {name: told[name] for name in known if name not in TENSORS}
+        kinds: dict[str, Callable[[Any], Any]] = {"scope": Scope, "bound": BoundKind, "penalty": read_penalty}
+        return Certificate(**values | {name: kind(values[name]) for name, kind in kinds.items() if name in values})
+
     def improve(self) -> nn.Module | None:
         """A network of the same kind with a lower objective, where `provenet.certify` of a ReLU network came upon one.
 
@@ -120,10 +131,12 @@ class Certificate:
         other = [] if self.penalty == WEIGHT_DECAY else [("penalty of a neuron", in_words(self.penalty))]
         if self.standardized:
             other.append(("data", "standardised; the penalty is on weights of standardised features"))
+        free = [("intercept", "free: any, without penalty")] if self.free_intercept else []
         return [
             ("status", f"{self.status} (relative gap ≤ {self.tol:g} asked)"),
             ("scope", self.scope),
             *other,
+            *free,
             ("primal", f"{self.primal:.12g}"),
             ("dual", f"{self.dual:.12g}" + ("" if own else f" (by {_WHOSE.get(self.dual_of, self.dual_of)})")),
             ("gap", _shown(self.gap, self)),
@@ -195,7 +208,9 @@ def certificate_of(
     penalty = float(program.gauge.penalty(factors))
     gap = duality_gap(program, prediction, penalty, final=True)
     gap = with_intercept(program, gap, prediction, penalty, intercept)
-    return certificate_from(gap, program.beta, beta, scale, scope, tol, conditions=conditions, **more)
+    return certificate_from(
+        gap, program.beta, beta, scale, scope, tol, conditions=conditions, free_intercept=program.loss.free, **more
+    )
 
 
 def certificate_from(

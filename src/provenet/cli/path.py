@@ -19,8 +19,8 @@ from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.path_files import PathFiles
 from provenet.files import check_writable
 from provenet.report import write_report
-from provenet.solvers import Solution, Status
-from provenet.solvers.path import along
+from provenet.solvers import Limits, Solution, Status
+from provenet.solvers.path import along, beta_grid
 
 _SHORTEST = 0.01  # seconds for the path, where reading has taken all there was
 _MOST_SHOWN = 200  # points of a path in the report and on the screen; the files have all
@@ -59,7 +59,8 @@ def path(
     with Progress(console=console, transient=True, disable=json or not console.is_terminal) as progress:
         bar = progress.add_task("path", total=betas)
         try:
-            for found in along(problem, betas, solver.solver, solver.tol, ratio, solver.max_steps, left):
+            grid, limits = beta_grid(problem.beta_max, betas, ratio), Limits(solver.tol, solver.max_steps, left)
+            for found in along(problem, grid, solver.solver, limits):
                 with kept.writing("path", out):
                     solutions.append(found)
                     record.add(_row(found))

@@ -33,7 +33,7 @@ from provenet.formulation import Wanted, pose
 from provenet.gates.samplers import NEED_BETA
 from provenet.problem import Problem
 from provenet.solvers import Record, Solution, Status
-from provenet.solvers.loop import Callback
+from provenet.solvers.loop import Callback, Limits
 from provenet.solvers.solve import solve_quietly
 from provenet.statement import Statement
 from provenet.variable import Factors
@@ -174,7 +174,7 @@ class ProvenEstimator(Settings, BaseEstimator):
 
     def _solve(self, problem: Problem, start: Factors | None = None, seconds: float | None = None) -> Solution:
         callback = self._callback(from_verbose=1)
-        return solve_quietly(problem, self.solver, self.tol, self.max_steps, seconds, start, callback)
+        return solve_quietly(problem, self.solver, Limits(self.tol, self.max_steps, seconds), start, callback)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):

@@ -20,7 +20,7 @@ from provenet.estimators.beta import USUAL, Beta, parse_beta
 from provenet.estimators.budget import Budget
 from provenet.estimators.settings import ManyBetas
 from provenet.problem import Problem
-from provenet.solvers import Solution, Status
+from provenet.solvers import Limits, Solution, Status
 from provenet.solvers.path import along, beta_grid
 
 
@@ -123,9 +123,9 @@ class BetaSearch(ManyBetas):
     def _middle(self) -> Beta:
         """The β for which gates that depend on it are found: the geometric mean of those that are listed."""
         listed = self._listed()
-        if listed is None or any(beta.relative != listed[0].relative for beta in listed):
+        if listed is None or any(beta.unit != listed[0].unit for beta in listed):
             return USUAL
-        return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].relative)
+        return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].unit)
 
     def _grid(self, problem: Problem) -> list[float]:
         listed = self._listed()
@@ -153,10 +153,10 @@ class BetaSearch(ManyBetas):
     ) -> tuple[list[Solution], bool]:
         """The solutions along ``betas`` until Ctrl-C or the end of the time; whether it was Ctrl-C."""
         callback = self._callback(from_verbose=2)
-        limits = {"max_steps": self.max_steps, "max_seconds": seconds}
+        limits = Limits(self.tol, self.max_steps, seconds)
         solutions: list[Solution] = []
         try:
-            for solution in along(problem, betas.tolist(), self.solver, self.tol, **limits, callback=callback):
+            for solution in along(problem, betas.tolist(), self.solver, limits, callback):
                 solutions.append(solution)
                 if self.verbose:
                     _print_solution(solution)

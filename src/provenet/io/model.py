@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite, prod
 from typing import Any
 
@@ -127,9 +127,10 @@ class SavedModel:
         data = check_fingerprint(take(header, "data", dict))
         scaling = _scaling(statement, tensors, data)
         network = inner if scaling is None else scaling.around(inner)
+        told = {"free_intercept": statement.free_intercept} | certificate  # others were written before it was said
         model = SavedModel(
             network=network,
-            certificate=read_certificate(certificate, tensors.get("dual")),
+            certificate=read_certificate(told, tensors.get("dual")),
             statement=statement,
             gate_vectors=tensors.get("gate_vectors"),
             gate_group=tensors.get("gate_group"),
@@ -183,7 +184,7 @@ def _check_same_statement(model: SavedModel) -> None:
     certificate, statement = model.certificate, model.statement
     if certificate.standardized != (model.scaling is not None):
         raise SchemaError("standardized: the model says one thing, its certificate another")
-    for name in ("beta", "penalty", "scope"):
+    for name in ("beta", "penalty", "scope", "free_intercept"):
         told, found = getattr(statement, name), getattr(certificate, name)
         if told != found:
             raise SchemaError(f"{name}: the model has {told!r}, its certificate {found!r}")
@@ -273,10 +274,10 @@ def read_certificate(saved: dict[str, Any], theta: Tensor | None = None) -> Cert
     # folders from before there were others
     saved = {"method": "gates", "penalty": written(WEIGHT_DECAY), "dual_of": "network", "standardized": False} | saved
     kinds: dict[str, type] = {"scope": Scope, "bound": BoundKind, "conditions": dict, "method": str, "dual_of": str}
-    kinds["standardized"] = bool
-    names = [f.name for f in fields(Certificate) if f.name not in (*TENSORS, "penalty")]
+    kinds |= {"penalty": list, "standardized": bool, "free_intercept": bool}
+    names = [f.name for f in fields(Certificate) if f.name not in TENSORS]
     values: dict[str, Any] = {name: take(saved, name, kinds.get(name, float)) for name in names}
-    certificate = Certificate(**values, penalty=_penalty(saved), theta=theta)
+    certificate = replace(Certificate.from_dict(values), theta=theta)
     if not all(isfinite(value) for value in values.values() if isinstance(value, float)) or certificate.beta <= 0:
         raise SchemaError("certificate: its numbers are not finite, or beta is not positive")
     if certificate.to_dict() != {name: saved.get(name) for name in certificate.to_dict()}:

@@ -37,7 +37,10 @@ _RENEWED = 15  # steps after which scales are looked at anew
 _FINE = 1e-4  # a relative gap from which on float64 pays
 _BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth adding, while the gap is larger
 _PER_GATE = 2.5  # neurons a gate that is open has, about
-_CALLS = 4e7  # what a step's many small calls take, as multiply-adds
+_ROWS_CALLS, _CALLS = 9e6, 4e7  # what a step's many small calls take, besides those of the loss: where A is a product
+# with rows behind gates, and elsewhere, where it also takes more steps
+_EACH_OUTPUT = 300.0, 25.0  # work of losses for each number of a prediction, and more for each neuron
+_KINKED = 10  # times as many steps where curvature ends at a kink
 
 
 @dataclass(frozen=True)
@@ -87,10 +90,15 @@ class LBFGS(Method[LBFGSState]):
 
     def offer(self, task: Task) -> Offer:
         program = task.program
+        op, loss = program.operator, program.loss
+        rows = op.gated_rows is not None
         look = 2 * task.product / self._rest(task)
-        steps = max(100 * task.decades - 50, 50) * max(task.hardship, 0.5) * (3 if program.loss.quadratic else 1)
-        setup = 16.0 * program.operator.p**3
-        return Offer(self.memory(program), setup, self._step_work(task) + look + _CALLS, steps, starts=True)
+        bent = 3 if loss.quadratic else 1 if loss.kink is None else _KINKED
+        each = max(55 * task.decades - 30, 50) if rows else max(100 * task.decades - 50, 50)
+        alone, with_neurons = _EACH_OUTPUT
+        losses = task.loss_calls + (alone + with_neurons * self._neurons(program)) * task.outputs
+        step = self._step_work(task) + look + losses + (_ROWS_CALLS if rows else _CALLS)
+        return Offer(self.memory(program), 16.0 * op.p**3, step, each * max(task.hardship, 0.5) * bent, starts=True)
 
     def _neurons(self, program: Program) -> float:
         op = program.operator
