@@ -25,7 +25,7 @@ FLOORS = (
     {"layerwise"},
     {"io"},
     {"report"},
-    {"bench"},
+    {"bench", "reproduce"},
     {"cli"},
     {"testing"},
 )

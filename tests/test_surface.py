@@ -107,7 +107,15 @@ def test_a_gap_of_rounding_is_zero_and_one_beyond_is_seen():
 
 
 def test_every_parameter_is_documented_and_the_papers_letters_are_explained():
-    training = ["loss", "beta", "mean", "sample_weight", "loss_settings", "sharpen"]  # of certify, in its overloads
+    training = [
+        "loss",
+        "beta",
+        "mean",
+        "sample_weight",
+        "loss_settings",
+        "sharpen",
+        "layers",
+    ]  # of certify, in its overloads
     for function in (pn.formulate, pn.solve, pn.certify, pn.save, pn.load):
         doc = getdoc(function) or ""
         names = [name for name in signature(function).parameters if name != "training"]

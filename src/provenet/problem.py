@@ -20,6 +20,7 @@ from provenet.gates import Gates, pattern_key
 from provenet.gauges import Bounds, Gauge
 from provenet.gauges.prox.mixed import Penalty
 from provenet.losses import Loss
+from provenet.memory.plan import MemoryPlan
 from provenet.nn import Standardised, TwoLayer
 from provenet.nn.standardised import core
 from provenet.operators import Operator
@@ -109,6 +110,7 @@ class Problem:
     ``mask`` (n, s) says which tokens count, None: all.  ``growth``: how many gates `solve` may let it grow to, in each
     group of features; None: it has those it has.  ``scaling``: X and Y are standardised, from raw ones, by this; what
     is penalised are weights of standardised features, and objectives are in units of standardised targets.
+    ``memory``: where samples are in shards, of which X reads some at a time, what it takes; printed, in words.
     """
 
     statement: Statement
@@ -120,6 +122,7 @@ class Problem:
     units: Units
     growth: int | None = None
     scaling: Scaling | None = None
+    memory: MemoryPlan | None = None
 
     def __repr__(self) -> str:
         shapes = [" × ".join(map(str, part.shape)) for part in (self.X, self.loss.target)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from pathlib import Path
@@ -10,17 +11,20 @@ from typing import Annotated, Any
 import typer
 from sklearn.exceptions import ConvergenceWarning
 
+from provenet import batches
 from provenet.cli import kept
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, complain, print_certificate, print_json, say, warn
 from provenet.cli.fitting import Fitting, prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.progress import gap_bar
+from provenet.data.shards import Shards
 from provenet.estimators.base import ProvenEstimator, watched
 from provenet.estimators.scales import ScaleWarning, far_apart
 from provenet.files import check_writable
 from provenet.io import save
 from provenet.io.folder import check_replaceable, holds_certified
+from provenet.memory import as_bytes
 from provenet.report import report as write_report
 
 _SHORTEST = 0.01  # seconds for the fit, where reading has taken all there was
@@ -64,6 +68,7 @@ def fit(
     Example: provenet fit patches.npz --block attention --tokens 49 --set scale=sqrt_d --out heads
     """
     began = time.perf_counter()
+    context.with_resource(batches.within(as_bytes(solver.memory_limit)))
     check_replaceable(out)  # before the work, not after it
     check_writable(out)
     if cv is None:
@@ -85,6 +90,11 @@ def fit(
     if fitting.task == "regression":
         o.refuse_if_given(context, "balanced", "a regression has no classes to weigh.")
     kept_out = None
+    if isinstance(fitting.data.X, Shards) and (holdout is not None or cv is not None):
+        raise typer.BadParameter(
+            f"rows of {file.data.name} are read in shards, and none are kept apart; leave it out.",
+            param_hint="--holdout" if cv is None else "--cv",
+        )
     if holdout is not None:
         fitting, kept_out = fitting.held_out(holdout, network.seed)
     estimator, dataset = fitting.estimator, fitting.data
@@ -110,7 +120,7 @@ def fit(
     page, failed = None, False
     if report:
         seen = kept_out or fitting
-        judged = seen.data.X, seen.y, seen.data.mask
+        judged = _judged(seen)
         kind = "training" if kept_out is None else "test"
         about = {"feature_names": fitting.feature_names, "source": fitting.named, "judged_on": kind}
         try:
@@ -123,10 +133,19 @@ def fit(
         raise typer.Exit(FAILED)
 
 
+def _judged(seen: Fitting) -> tuple[Any, Any, Any]:
+    """What a report judges a network by: all samples, or, of those in shards, some evenly spaced ones."""
+    X, y = seen.data.X, seen.y
+    if not isinstance(X, Shards):
+        return X, y, seen.data.mask
+    rows = batches.count(math.prod(X.shape[1:]), batches.BATCH)
+    return X.spaced(rows).numpy(), y[:: X.stride(rows)], None
+
+
 def warn_of_scales(fitting: Fitting) -> None:
     """Where nothing brings columns of a table to one scale."""
     estimator, names = fitting.estimator, fitting.feature_names
-    if names is None or estimator.whiten or estimator._standardizes():
+    if names is None or isinstance(fitting.data.X, Shards) or estimator.whiten or estimator._standardizes():
         return
     told = far_apart(fitting.data.X, 1, names)
     if told:
@@ -151,7 +170,7 @@ def train(
         estimator.set_params(max_seconds=max(asked - spent, _SHORTEST))
     with (
         gap_bar(estimator.tol, quiet, name) as show,
-        watched(estimator, show),
+        watched(estimator, show, warn),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always", ConvergenceWarning)

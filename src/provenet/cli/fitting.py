@@ -20,6 +20,7 @@ from provenet.data.loading import Dataset, guess_task, split_rows
 from provenet.estimators.base import ProvenEstimator
 from provenet.estimators.beta import USUAL
 from provenet.gauges.prox.mixed import Penalty, gauge_of
+from provenet.memory import as_bytes
 from provenet.problem import Problem
 from provenet.statement import check_penalty
 
@@ -84,7 +85,7 @@ def prepare(
     chosen, gates = block.chosen(file), network.gates.checked(network.activation)
     if gates.count is not None or gates.name == "all":
         refuse_if_given(context, "n_gates", f"--gates {gates.count or gates.name} says how many.")
-    data = file.load(task, holdout, network.seed)
+    data = file.load(task, as_bytes(solver.memory_limit), holdout, network.seed)
     assert data.y is not None
     if task == "auto":
         task = guess_task(data.y, tokens=block.readout == "tokens")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+_GLANCE = 1000  # rows that tell most columns from identifiers
 _MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 _TRUTHS = (("false", "true"), ("no", "yes"))
 _DATE = re.compile(r"^\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?\s?(Z|[+-]\d{2}:?\d{2})?)?$")
@@ -46,10 +47,17 @@ def as_numbers(values: list[Any]) -> NDArray[np.float64] | None:
 
 def like_identifiers(values: NDArray[Any], fewest: int = 20) -> str:
     """ "whole number" or "text" where every row has another one, as identifiers do; nothing where they do not."""
-    present = [value for value in values if not is_missing(value)]
-    if len(present) < fewest or len(set(present)) < len(present):
+    if values.dtype.kind in "biuf":
+        numbers = values[np.isfinite(values)]
+        whole = len(numbers) >= fewest and bool((numbers == np.round(numbers)).all())
+        return "whole number" if whole and len(np.unique(numbers)) == len(numbers) else ""
+    first = list(map(str, values[:_GLANCE]))
+    if len(set(first)) < len(first):
         return ""
-    numbers = as_numbers(present)
-    if numbers is None:
+    present = [value for value in values if not is_missing(value)]
+    if len(present) < fewest or len(set(map(str, present))) < len(present):
+        return ""
+    found = as_numbers(present)
+    if found is None:
         return "" if all(map(is_date, present)) else "text"
-    return "whole number" if bool((numbers == np.round(numbers)).all()) else ""
+    return like_identifiers(found, fewest)

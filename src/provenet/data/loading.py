@@ -21,9 +21,10 @@ _MOST_CLASSES = 20  # a column with more distinct whole numbers than this is tak
 
 @dataclass(frozen=True)
 class Dataset:
-    """X (n, …), y (n,) or (n, …) or None, weight (n,) or None, where they stand in the file, mask (n, s) or None."""
+    """X (n, …), an array or `Shards`, y (n,) or (n, …) or None, weight (n,) or None, where they stand in the file, mask
+    (n, s) or None."""
 
-    X: NDArray[Any]
+    X: Any
     y: NDArray[Any] | None
     weight: NDArray[np.float64] | None
     source: Source
@@ -105,7 +106,7 @@ def load_dataset(
         data = _load_npz(path, targets, weight, features, drop)
     else:
         table = read_table(path, header)
-        source = _columns(table, targets, features, drop, weight)
+        source = chosen_columns(table, targets, features, drop, weight)
         if any(asked):
             prepared = Preparation.fit(table, source.features, asked, fit_rows(table.n_rows))
             source = replace(source, prepared=prepared)
@@ -116,10 +117,10 @@ def load_dataset(
     return data if image is None else replace(data, X=_shaped(path, data.X, tuple(image)))
 
 
-def _columns(
+def chosen_columns(
     table: Table, targets: Sequence[str], features: Sequence[str], drop: Sequence[str], weight: str | None
 ) -> Source:
-    """Those that a user asks for."""
+    """What a user calls these columns, as the table calls them."""
     path = table.path
     if not targets:
         raise ColumnError(f"{path}: say which column to predict; it has {listed(table.columns)}.")
@@ -201,17 +202,22 @@ def guess_task(y: NDArray[Any], tokens: bool = False) -> str:
 
 def _from_table(table: Table, source: Source, task: str) -> Dataset:
     X, notes = (table.matrix(source.features), []) if source.prepared is None else source.prepared.apply(table)
+    y, weight = targets_of(table, source, task)
+    return Dataset(X, y, weight, source, read=told(table, source), notes=tuple(notes))
+
+
+def targets_of(table: Table, source: Source, task: str) -> tuple[NDArray[Any] | None, NDArray[np.float64] | None]:
+    """Targets and weights."""
     y: NDArray[Any] | None = None
     if len(source.targets) == 1:
         (name,) = source.targets
         y = table.numbers(name) if task == "regression" else table.labels(name)
     elif source.targets:
         y = table.matrix(source.targets)
-    weight = None if source.weight is None else table.numbers(source.weight)
-    return Dataset(X, y, weight, source, read=_told(table, source), notes=tuple(notes))
+    return y, None if source.weight is None else table.numbers(source.weight)
 
 
-def _told(table: Table, source: Source) -> str:
+def told(table: Table, source: Source) -> str:
     """Which rows and columns were used."""
     names = "with names" if table.named else "without names"
     rows = f"{table.n_rows} rows ({table.line_word}s {table.lines[0]} to {table.lines[-1]}, {names})"
