@@ -15,8 +15,8 @@ from provenet import deadline
 from provenet.certificates import duality_gap
 from provenet.gauges import ConeGauge
 from provenet.problem import Program
-from provenet.solvers.cones.face_newton import improved
 from provenet.solvers.cones.frank_wolfe import fully_corrected
+from provenet.solvers.cones.newton import improved
 from provenet.solvers.needs import CONES
 from provenet.variable import Factors
 from provenet.vectors import unit
