@@ -33,8 +33,8 @@ def test_classifiers(loss: str, tmp_path: Path) -> None:
     model = pn.ProvenClassifier(beta=0.5, loss=loss, **SMALL).fit(X, LABELS)
     network = model.network_
     assert network.bias.shape == (3,)
-    assert network.fit_intercept, "hidden units keep their biases"
-    assert "bias" in network.state_dict()
+    assert network.network.fit_intercept, "hidden units keep their biases"
+    assert "network.bias" in network.state_dict()
     assert model.certificate_.relative_gap <= 1e-4
     if loss == "softmax":
         shares = model.predict_proba(X).mean(0)

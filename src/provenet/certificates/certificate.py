@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from provenet import batches
 from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates.conditions import rank_conditions
 from provenet.certificates.gap import DualPoint, Gap, duality_gap, judged, relative_gap, with_intercept
+from provenet.data.shards import Shards
 from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, in_words, read_penalty, written
 from provenet.problem import Problem, Program
@@ -44,6 +46,8 @@ class Certificate:
     ``free_intercept``: those networks have outputs with any constant added, which costs nothing.
     ``dual_of``: whose dual point it is: the gradient at the "network" itself, at a "solved network", or the best of the
     "run" that found the network; the latter is ``theta`` (n, …, c), in the user's units of loss by output.
+    ``standardized``: it is of a problem on standardised data, whose penalty is on weights of standardised features and
+    whose objective is in units of standardised targets.
     ``better``: a network with a lower objective, if one was found; see `improve`.
     """
 
@@ -58,6 +62,7 @@ class Certificate:
     method: str = "gates"
     penalty: Penalty = WEIGHT_DECAY
     dual_of: str = "network"
+    standardized: bool = False
     free_intercept: bool = False
     theta: Tensor | None = field(default=None, repr=False, compare=False)
     better: nn.Module | None = field(default=None, repr=False, compare=False)
@@ -126,6 +131,8 @@ class Certificate:
         how = self.bound if self.method == "gates" else f"{self.bound}, by {self.method}"
         own = self.dual_of == "network"
         other = [] if self.penalty == WEIGHT_DECAY else [("penalty of a neuron", in_words(self.penalty))]
+        if self.standardized:
+            other.append(("data", "standardised; the penalty is on weights of standardised features"))
         free = [("intercept", "free: any, without penalty")] if self.free_intercept else []
         return [
             ("status", f"{self.status} (relative gap ≤ {self.tol:g} asked)"),
@@ -166,7 +173,22 @@ def network_certificate(
     network's own forward pass and weight decay, the dual from the gradient of the loss there; or from ``theta``, the
     dual point of an earlier certificate, where that is of these samples and proves more.
     """
-    network = copy.deepcopy(network).to(dtype=torch.float64).eval()
+    with batches.within(None if problem.memory is None else problem.memory.left):
+        try:
+            return _network_certificate(problem, network, tol, theta)
+        finally:  # after it, for they might change meanwhile; where it fails, they may be the reason
+            check_same_data(problem)
+
+
+def check_same_data(problem: Problem) -> None:
+    """That samples which are not in memory are those that the problem was posed on."""
+    samples: Any = problem.X
+    if isinstance(samples, Shards):
+        samples.check_unchanged()
+
+
+def _network_certificate(problem: Problem, network: nn.Module, tol: float, theta: Tensor | None) -> Certificate:
+    network = copy.deepcopy(problem.inward(network)).to(dtype=torch.float64).eval()
     if problem.activation == "relu":  # its primal is its own forward pass, whatever its neurons' arrangements are
         prediction, factors, bias = relu_point(problem, network)
     else:
@@ -176,9 +198,8 @@ def network_certificate(
         convex = problem.program.operator.forward_factors(factors)
         check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
     units = problem.beta, problem.units.value
-    own = certificate_of(
-        problem.program, prediction, factors, *units, problem.scope, tol, intercept=bias, penalty=problem.penalty
-    )
+    more: dict[str, Any] = {"penalty": problem.penalty, "standardized": problem.scaling is not None}
+    own = certificate_of(problem.program, prediction, factors, *units, problem.scope, tol, intercept=bias, **more)
     if theta is None or theta.shape != problem.loss.target.shape or own.holds(tol):
         return own
     return own.sharpened_by(problem, judged(problem.program, theta.to(torch.float64) / problem.units.dual))

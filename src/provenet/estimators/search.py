@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
+from provenet.data.sharded import comes_in_shards
 from provenet.estimators.base import TrainingData
 from provenet.estimators.beta import USUAL, Beta, parse_beta
 from provenet.estimators.budget import Budget
@@ -74,6 +75,13 @@ class BetaSearch(ManyBetas):
             self.whitening_ = model.whitening_
         return self.path_[best]
 
+    def _in_shards(self, X: Any, limit: int | None) -> bool:
+        if comes_in_shards(X):
+            raise ValueError(
+                "X: folds are taken of arrays, not of shards; choose beta on a part that fits into memory."
+            )
+        return False
+
     def _choices(self: Any) -> list[tuple[str, Any]]:
         """Activations and gates to try; a linear network has no gates to choose."""
         activations, gates = _several(self.activation), _several(self.gates)
@@ -89,6 +97,7 @@ class BetaSearch(ManyBetas):
         folds = list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
         with budget.within():
             problem = self._formulate(data, self._middle(), seed)
+        self._say_memory(problem)
         grid = np.array(self._grid(problem))
         self.path_, interrupted = self._follow(problem, grid, budget.left(len(folds) + 1))
         if not self.path_:

@@ -25,6 +25,7 @@ class Loss(Placed, ABC):
     name: str
     free: bool = False  # True: it is the least over a constant added to all rows, see `losses.free`
     quadratic: bool = False  # True: it is ½ Σ_i w_i ‖Ŷ_i − Y_i‖², after that constant if it is free
+    measures: str = ""  # targets are measurements, and may be standardised: by "mean", or, outliers aside, "median"
     kink: float | None = None  # δ where it is that within ±δ of the target, entry by entry, and linear beyond
     curvature: float  # sup of ℓ''
 

@@ -15,6 +15,7 @@ from provenet.losses.shift import close_centre, huber_shift
 
 class Huber(Shiftable):
     name = "huber"
+    measures = "median"
     curvature = 1.0
 
     def __init__(self, target: Tensor, weight: Tensor | None = None, delta: float = 1.0):

@@ -12,6 +12,7 @@ from provenet.losses.shift import close_centre, weighted_mean
 
 class Squared(Shiftable):
     name = "squared"
+    measures = "mean"
     quadratic = True
     curvature = 1.0
 

@@ -85,11 +85,12 @@ def with_better(certificate: Certificate, problem: Problem, network: nn.Module) 
 
     Escapes know weight decay alone."""
     rows = _table(problem)
-    if rows is None or problem.penalty != WEIGHT_DECAY or not isinstance(network, TwoLayer):
+    inner = problem.inward(network)
+    if rows is None or problem.penalty != WEIGHT_DECAY or not isinstance(inner, TwoLayer):
         return certificate
-    read = read_module(network, ())
-    escaped = Everyone(problem, rows).escape(read.network)
-    return replace(certificate, better=_best([escaped], read, problem))
+    read = read_module(inner, ())
+    better = _best([Everyone(problem, rows).escape(read.network)], read, problem)
+    return replace(certificate, better=better if better is None or inner is network else problem.outward(better))
 
 
 class Everyone:

@@ -103,7 +103,7 @@ def _with_more(problem: Problem, solution: Solution, tol: float, seed: int) -> P
         mask=problem.mask,
         gate_group=groups,
     )
-    return replace(more, growth=problem.growth)
+    return replace(more, growth=problem.growth, scaling=problem.scaling)
 
 
 def _starts(factors: Factors, group: Tensor, p: int, groups: int, seed: int) -> tuple[Tensor, Tensor]:

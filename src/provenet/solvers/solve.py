@@ -13,8 +13,9 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
-from provenet import deadline
-from provenet.certificates import Certificate, judged, network_certificate
+from provenet import batches, deadline, memory
+from provenet.certificates import Certificate, check_same_data, judged, network_certificate
+from provenet.formulation.sharded import in_shards
 from provenet.gauges import BoundKind
 from provenet.problem import Problem, Program
 from provenet.reductions import STANDARD, Inside, reduced
@@ -39,6 +40,7 @@ def solve(
     max_seconds: float | None = None,
     start: Solution | Factors | nn.Module | None = None,
     callback: Callback | None = None,
+    memory_limit: str | int | None = None,
 ) -> Solution:
     """The best network of a problem, with its certificate.  One that stops short warns (`ConvergenceWarning`).
 
@@ -68,13 +70,18 @@ def solve(
         was trained.
     callback : function, optional
         Gets a `Record` at each look at the gap; a true answer stops the run.
+    memory_limit : str or int, optional
+        "4GB", or bytes, that solving and certifying may allocate beyond what the process has; by default that of the
+        problem, if it was posed with one.  Where no method keeps to it with the samples as they are in memory, "lbfgs"
+        goes over them in shards.
 
     Returns
     -------
     Solution
         With ``status``, ``certificate``, ``network()``, ``steps``, ``seconds`` and ``history``.
     """
-    found = solve_quietly(problem, method, Limits(tol, max_steps, max_seconds), start, callback)
+    limits = Limits(tol, max_steps, max_seconds)
+    found = solve_quietly(problem, method, limits, start, callback, memory_limit)
     if found.status is not Status.SOLVED:
         warnings.warn(
             f"solve stopped ({found.status.value}) with a certified relative gap of "
@@ -92,6 +99,7 @@ def solve_quietly(
     limits: Limits,
     start: Solution | Factors | nn.Module | None = None,
     callback: Callback | None = None,
+    memory_limit: str | int | None = None,
 ) -> Solution:
     """`solve`, for those who look at the status themselves."""
     _check_limits(limits)
@@ -101,14 +109,30 @@ def solve_quietly(
     if begin is not None:
         _check_start(problem.program, begin)
 
+    limit = memory.as_bytes(memory_limit)
+    if limit is not None and problem.memory is not None and limit != problem.memory.limit:
+        problem = in_shards(problem, limit)
+
     def as_it_is(posed: Problem, at: Factors | None, left: Limits) -> Solution:
-        return _solved(posed, method, left, at, callback)
+        if limit is None or posed.memory is not None:
+            return _solved(posed, method, left, at, callback, limit)
+        try:
+            return _solved(posed, method, left, at, callback, limit)
+        except MemoryError:  # of any method that works on the samples as they are
+            if method not in ("auto", "lbfgs"):
+                raise
+        return _solved(in_shards(posed, limit), method, left, at, callback, limit)
 
     return (as_it_is if problem.growth is None else partial(grown, as_it_is))(problem, begin, limits)
 
 
 def _solved(
-    problem: Problem, method: str | Method[Any], limits: Limits, begin: Factors | None, callback: Callback | None
+    problem: Problem,
+    method: str | Method[Any],
+    limits: Limits,
+    begin: Factors | None,
+    callback: Callback | None,
+    limit: int | None,
 ) -> Solution:
     """With the gates it has."""
     scale = problem.units.value
@@ -117,10 +141,11 @@ def _solved(
     tol, asked, seconds = limits.tol, method, limits.max_seconds
     if isinstance(method, Method):
         method = method.in_units(problem.units)
-    with deadline.within(seconds):
-        done, name = _run(problem.program, method, replace(limits, tol=0.9 * tol), begin, tell)
-    with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(seconds, done.seconds)):
-        certificate = _proven(problem, done, tol)
+    with batches.within(limit if problem.memory is None else problem.memory.left):
+        with deadline.within(seconds):
+            done, name = _run(problem.program, method, replace(limits, tol=0.9 * tol), begin, tell)
+        with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(seconds, done.seconds)):
+            certificate = _proven(problem, done, tol)
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
     lower = max(certificate.dual, -math.inf if done.proven is None else done.proven.lower * scale)
@@ -157,6 +182,7 @@ def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certifica
     certificate = certificate.sharpened_by(problem, judged(program, done.proven.theta))
     if deadline.over() and done.judged is not None and done.judged.bound is not BoundKind.PROBABILISTIC:
         certificate = certificate.sharpened_by(problem, done.judged)
+    check_same_data(problem)
     return certificate
 
 
