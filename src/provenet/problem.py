@@ -253,8 +253,7 @@ class Problem:
     def _find_gates(self, gates: Tensor, group: Tensor) -> Tensor:
         """Which of the problem's gates each neuron has: the one in its group with the same pattern."""
         found = torch.zeros(len(gates), dtype=torch.long)
-        own = torch.zeros(len(self.patterns), dtype=torch.long) if self.gates.group is None else self.gates.group
-        rows = self.on_data.groups
+        own, rows = self.gates.own, self.on_data.groups
         for b in torch.unique(group).tolist():
             mine = torch.nonzero(own == b).flatten()
             known = dict(zip(pattern_keys(self.patterns[mine]), mine.tolist(), strict=True))

@@ -6,6 +6,7 @@ Interior points leave a dust of tiny neurons, and spread one neuron over all the
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -33,9 +34,9 @@ _MOST_NUMBERS = 2**25  # in the outputs of all neurons
 
 def tidied(program: Program[Any], factors: Factors, tol: float) -> Factors:
     """The first of several selections with a gap of at most ``tol``; all neurons, where none has."""
-    ways = (_without_dust, _merged) if CONES.of(program) else (_without_dust,)
+    ways = (_without_dust, partial(_merged, program)) if CONES.of(program) else (_without_dust,)
     for fewer_of in ways:
-        for fewer in fewer_of(program, factors):
+        for fewer in fewer_of(factors):
             if fewer.n_neurons < factors.n_neurons and _proves(program, fewer, factors, tol):
                 factors = fewer
                 break
@@ -53,7 +54,7 @@ def _proves(program: Program, fewer: Factors, factors: Factors, tol: float) -> b
     return duality_gap(program, prediction, float(program.gauge.penalty(fewer)), tol=tol).relative <= tol
 
 
-def _without_dust(program: Program, factors: Factors) -> Iterator[Factors]:
+def _without_dust(factors: Factors) -> Iterator[Factors]:
     size = factors.sizes()
     for share in _DUST:
         yield factors.select(size > share * size.max() if size.numel() else size > 0)
