@@ -16,6 +16,7 @@ from provenet.vectors import power_of_two
 
 _TINY = torch.finfo(torch.float64).tiny  # smaller numbers have lost digits
 _MOST_TOL = 0.1  # that polars are bounded for
+_NEAR = 0.05  # of the gap that is asked for: bounds of polars by products with vectors need be no closer at a look
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +107,9 @@ def _bounded(program: Program, theta: Tensor, final: bool, tol: float = 0.0) -> 
         return DualPoint(theta, math.inf, BoundKind.EXACT, -math.inf), Bounds(torch.zeros_like(unknown), unknown)
     size = power_of_two(theta)
     pull = -theta / size
-    polar = polar_bounds(
-        program.operator, program.gauge, pull, final, against=(1 - min(tol, _MOST_TOL)) * program.beta / size
-    )
+    asked = min(tol, _MOST_TOL)
+    against = (1 - asked) * program.beta / size
+    polar = polar_bounds(program.operator, program.gauge, pull, final, against, _NEAR * asked)
     largest = size * (float(polar.upper.max()) + rounding(program, pull))
     stack = None if polar.stack is None else size * polar.stack
     bounds = replace(polar, lower=size * polar.lower, upper=size * polar.upper, stack=stack)

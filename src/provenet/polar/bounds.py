@@ -31,18 +31,25 @@ def is_large(operator: Operator) -> bool:
 
 
 def polar_bounds(
-    operator: Operator, gauge: Gauge, theta: Tensor, final: bool = False, against: float = math.inf
+    operator: Operator,
+    gauge: Gauge,
+    theta: Tensor,
+    final: bool = False,
+    against: float = math.inf,
+    near: float = 0.0,
 ) -> Bounds:
     """Bounds (P,) of γ°(A_k*Θ); ``final``: of the best kind that can be afforded once.
 
     against: what the largest will be compared with; far beyond it, it need not be known as well (`Gauge.largest`).
+    near: how close to each other, relatively, the bounds need be where every digit takes more passes over the data.
     """
     if not is_large(operator):
         stack = operator.adjoint(theta)
         return replace(gauge.largest(stack, against), stack=stack)
     if not gauge.spectral or _exact(operator, final):
         return _by_gates(operator, gauge, theta, against)
-    steps, tol = _FINAL if final else _LOOK
+    steps, finest = _FINAL if final else _LOOK
+    tol = max(finest, near)
     noise = _noise(operator, theta)
     seed = None if final else 0
     lower, upper = spectral_bounds(products_of(operator, theta), *operator.stack_shape, noise, steps, tol, seed)

@@ -36,8 +36,12 @@ _FIRST = 8  # steps to the first look
 _RENEWED = 15  # steps after which scales are looked at anew
 _FINE = 1e-4  # a relative gap from which on float64 pays
 _BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth adding, while the gap is larger
-_PER_GATE = 2.5  # neurons a gate that is open has, about
-_CALLS = 4e7  # what a step's many small calls take, as multiply-adds
+_KINKED = 10  # times as many steps where curvature ends at a kink
+_NEURONS = 160.0  # that there are, about, where gates and outputs allow
+_CALLS = 1.1e7  # what a step's many small calls take, as multiply-adds;
+_BATCHES = 4  # times that, where neurons go through their block batch by batch
+_HESSIANS, _SEEN = 3, 2e6  # of sizes at a look, and the numbers one of them is made of, at most
+_GATED, _OUTPUT = 60.0, 300.0  # the work of a neuron's hidden value, gated, and of an output's loss, without products
 
 
 @dataclass(frozen=True)
@@ -86,20 +90,38 @@ class LBFGS(Method[LBFGSState]):
         return 4 * math.ceil(data + seen + remembered) + 16 * math.prod(op.output_shape) * 8
 
     def offer(self, task: Task) -> Offer:
-        program = task.program
-        look = 2 * task.product / self._rest(task)
-        steps = max(100 * task.decades - 50, 50) * max(task.hardship, 0.5) * (3 if program.loss.quadratic else 1)
-        setup = 16.0 * program.operator.p**3
-        return Offer(self.memory(program), setup, self._step_work(task) + look + _CALLS, steps, starts=True)
+        """Steps grow with the root of a first layer's length; where the loss is quadratic, or second layers are wider
+        than the outputs, with how many weights there are for each row, too.  Of quadratic losses at small β much is
+        noise, and many neurons are needed for it."""
+        op, loss = task.program.operator, task.program.loss
+        look = 2 * task.product + self._join_work(task.program)
+        steps = (20 + 3 * op.p**0.5) * (task.decades - 0.5) * max(task.hardship, 0.35)
+        small = min(task.hardship, 1.0)
+        if loss.quadratic or task.width > 1:
+            steps *= task.width**0.5 + 0.5 * task.open_crowding * small
+        if loss.quadratic:
+            steps *= 1 + small
+        if loss.kink is not None:
+            steps *= _KINKED
+        calls = _CALLS if op.gated_rows is not None else _BATCHES * _CALLS
+        each = self._step_work(task) + 2 * look / self._rest(task) + calls
+        return Offer(self.memory(task.program), 16.0 * op.p**3, each, steps, starts=True)
 
     def _neurons(self, program: Program) -> float:
         op = program.operator
-        return min(_PER_GATE * min(op.n_gates, 64), float(op.n_gates * min(op.p, op.q)))
+        return float(min(_NEURONS, op.n_gates * min(op.p, op.q)))
 
     def _step_work(self, task: Task) -> float:
-        """Two products of all neurons with the data, at twice the speed of float64, and with what is remembered."""
+        """Two products of all neurons with the data, at twice the speed of float64, and with what is remembered; hidden
+        values and the loss once more, entry by entry."""
         op, neurons = task.program.operator, self._neurons(task.program)
-        return neurons * (op.neuron_work + 4.0 * self.memory_pairs * (op.p + op.q))
+        each = op.kernel_rows * (_GATED * neurons * task.width + _OUTPUT * op.output_shape[-1])
+        return neurons * (op.neuron_work + 4.0 * self.memory_pairs * (op.p + op.q)) + each
+
+    def _join_work(self, program: Program) -> float:
+        """Of the small program for all neurons' sizes."""
+        neurons = self._neurons(program)
+        return _HESSIANS * neurons * min(neurons * math.prod(program.operator.output_shape), _SEEN)
 
     def work(self, program: Program) -> float:
         return self._step_work(Task(program, 1.0))
