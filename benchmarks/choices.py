@@ -73,8 +73,9 @@ def runs(names: list[str], known: list[Reached]) -> Iterator[Reached]:
             problem = problem or PROGRAMS[name]()
             if method != "auto" and _not_for_it(problem, method):
                 continue
+            patience = math.inf if method == "auto" else max(_LEAST, _PATIENCE * best)
             try:
-                one = quickest(name, problem, method, min(_SECONDS, max(_LEAST, _PATIENCE * best)))
+                one = quickest(name, problem, method, min(_SECONDS, patience))
             except (ValueError, MemoryError):  # not for it
                 continue
             best = min(best, one.seconds)
@@ -99,9 +100,8 @@ def page(known: list[Reached]) -> Iterator[str]:
         others = ", ".join(f"{one.method} {one.seconds:.2f}" for one in proven)
         told = "; ".join(part for part in (others, f"stopped at: {', '.join(slow)}" if slow else "") if part)
         regret = auto.seconds / best.seconds if best.seconds < math.inf else 1.0
-        yield (
-            f"| {name} | {auto.ran} | {auto.seconds:.2f} | {best.method} {best.seconds:.2f} | {regret:.2f} | {told} |"
-        )
+        quickest_one = f"{best.method} {best.seconds:.2f}" if best.seconds < math.inf else "none sooner"
+        yield f"| {name} | {auto.ran} | {auto.seconds:.2f} | {quickest_one} | {max(regret, 1.0):.2f} | {told} |"
 
 
 def main(file: str, *names: str) -> None:

@@ -57,11 +57,6 @@ def _digit_images(n: int) -> tuple[np.ndarray, np.ndarray]:
     return X[:n].reshape(-1, 1, 8, 8) / 16, y[:n]
 
 
-def _fashion_images(n: int) -> tuple[np.ndarray, np.ndarray]:
-    X, y = _fashion(n)
-    return X.reshape(-1, 1, 28, 28), y
-
-
 def _fashion_tokens(n: int) -> tuple[np.ndarray, np.ndarray]:
     """Patches of 4 × 4 pixels, one after the other: (n, 49, 16)."""
     X, y = _fashion(n)
@@ -133,14 +128,8 @@ PROGRAMS: dict[str, Callable[[], pn.Problem]] = {
     "mlp logistic 5,000 × 30, c 1, P 100": lambda: _posed("mlp", *_labelled((5000, 30), 2), "logistic", gates=100),
     "mlp huber 3,000 × 20, c 3, P 60": lambda: _posed("mlp", *_scored((3000, 20), 3), "huber", gates=60),
     "mlp squared 2,000 × 100, c 5, P 200": lambda: _posed("mlp", *_scored((2000, 100), 5), "squared", gates=200),
-    "cnn softmax Fashion-MNIST 3,000 × 28 × 28, P 16": lambda: _posed(
-        pn.CNN(kernel=5, stride=2, pool=2), *_fashion_images(3000), "softmax", 0.02, gates=16
-    ),
     "attention linear softmax Fashion-MNIST 3,000 × 49 × 16": lambda: _posed(
         "attention", *_fashion_tokens(3000), "softmax", 0.02, activation="linear"
-    ),
-    "mixer softmax Fashion-MNIST 1,000 × 49 × 16, P 8": lambda: _posed(
-        "mixer", *_fashion_tokens(1000), "softmax", 0.02, gates=8
     ),
     "mlp squared 2,000 × 50, c 1, P 1,000, β = .3 β_max": lambda: _posed(
         "mlp", *_scored((2000, 50), 1), "squared", 0.3, gates=1000

@@ -51,7 +51,7 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
         lambda: posed("mlp", (2000, 50), 1, "logistic", share=0.3, gates=1000),
         ["lbfgs", "apg", "bm"],
     ),
-    "huber": (lambda: posed("mlp", (400, 10), 1, "huber", gates=100), ["admm", "bm"]),
+    "huber": (lambda: posed("mlp", (400, 10), 1, "huber", gates=100), ["admm", "apg", "bm"]),
     "a 1-norm": (lambda: posed("mlp", (60, 5), 2, penalty=(1, 2)), ["admm", "apg"]),
     "signs": (lambda: posed("mlp", (60, 4), 2, penalty=(math.inf, 2)), ["admm", "apg"]),
     "relu, one output": (lambda: posed("mlp", (100, 6), 1, activation="relu"), ["working_set", "frank_wolfe"]),
@@ -76,7 +76,7 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
     "fno": (lambda: posed("fno", (100, 8, 4), 3), ["admm", "apg", "bm"]),
     "bfno": (lambda: posed(pn.BFNO(groups=2), (100, 8, 4), 4, "softmax"), ["apg", "lbfgs", "bm"]),
     "poolformer": (lambda: posed("poolformer", (300, 9, 8), 4, "softmax"), ["apg", "admm", "bm"]),
-    "fnet": (lambda: posed("fnet", (300, 8, 8), 2, "huber"), ["admm", "bm"]),
+    "fnet": (lambda: posed("fnet", (300, 8, 8), 2, "huber"), ["admm", "apg", "bm"]),
 }
 
 

@@ -26,7 +26,6 @@ from provenet.variable import Factors, Stack
 _NEAR = 0.99  # of β: a closed gate whose polar is above it may open soon
 _DOUBLINGS = 200  # of L, in a step
 _HAIR = 1e-15  # of a prediction: what rounding may change in it
-_KINKED = 10  # times as many steps where curvature ends at a kink
 _CALLS = 2e6  # what the calls of a step take beyond those of others
 _WORKING = 2  # times as many gates as are open are worked on, about
 _ENTERING = 0.25  # of all gates: so many closed ones may enter at a look, those with the largest polar
@@ -69,7 +68,8 @@ class APG(Method[APGState]):
         loss, crowding = task.program.loss, task.open_crowding
         bent = 1 + crowding**2 / (4 if loss.quadratic else 60)
         each = task.width**0.5 * (20 + 80 * min(1.0, (8 * crowding * task.width) ** 0.5) * bent)
-        steps = (1 if loss.kink is None else _KINKED) * each * task.decades * max(task.hardship, 0.4)
+        kinked = 1.0 if loss.kink is None else 1 + crowding  # times as many, where curvature ends at a kink
+        steps = kinked * each * task.decades * max(task.hardship, 0.4)
         used = min(1.0, _WORKING * task.open_share)
         step = (used + 2 / self.check_every) * task.product + used * task.prox + _CALLS
         finishes = not NUCLEAR.of(task.program)

@@ -98,7 +98,7 @@ class LBFGS(Method[LBFGSState]):
         steps = (20 + 3 * op.p**0.5) * (task.decades - 0.5) * max(task.hardship, 0.35)
         small = min(task.hardship, 1.0)
         if loss.quadratic or task.width > 1:
-            steps *= task.width**0.5 + 0.5 * task.open_crowding * small
+            steps *= task.width**0.25 + 0.5 * task.open_crowding * small
         if loss.quadratic:
             steps *= 1 + small
         if loss.kink is not None:
@@ -109,7 +109,7 @@ class LBFGS(Method[LBFGSState]):
 
     def _neurons(self, program: Program) -> float:
         op = program.operator
-        return float(min(_NEURONS, op.n_gates * min(op.p, op.q)))
+        return float(min(_NEURONS, op.n_gates * min(op.p, op.q, 2 * op.output_shape[-1])))
 
     def _step_work(self, task: Task) -> float:
         """Two products of all neurons with the data, at twice the speed of float64, and with what is remembered; hidden
