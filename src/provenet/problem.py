@@ -28,6 +28,7 @@ from provenet.statement import Scope, Statement
 from provenet.variable import Factors, Neurons
 
 _TINY = torch.finfo(torch.float64).tiny
+_NEAR = 1e-3  # how well β_max is known where every digit takes more passes over the data
 
 G_co = TypeVar("G_co", bound=Gauge, covariant=True, default=Gauge)
 
@@ -47,9 +48,11 @@ class Program(Placed, Generic[G_co]):
 
     @cached_property
     def beta_max(self) -> float:
-        """max_k γ°(−A_k*∇L(0)), or somewhat more (`Gauge.relaxed`): from here on Z = 0 is optimal."""
+        """max_k γ°(−A_k*∇L(0)), or somewhat more (`Gauge.relaxed`, and by products with vectors a thousandth):
+        from here on Z = 0 is optimal."""
         pull = -self.loss.gradient(torch.zeros_like(self.loss.target))
-        return float(polar_bounds(self.operator, self.gauge.relaxed(self.operator.q), pull).upper.max())
+        gauge = self.gauge.relaxed(self.operator.q)
+        return float(polar_bounds(self.operator, gauge, pull, near=_NEAR).upper.max())
 
     def polar(self, theta: Tensor, final: bool = False) -> Bounds:
         """γ°(A_k*Θ) of every gate, bounded from both sides; what rounding in A* can hide is not yet in it.

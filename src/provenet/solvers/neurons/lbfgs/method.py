@@ -100,7 +100,7 @@ class LBFGS(Method[LBFGSState]):
         if loss.quadratic or task.width > 1:
             steps *= task.width**0.25 + 0.5 * task.open_crowding * small
         if loss.quadratic:
-            steps *= 1 + small
+            steps *= 1 + small**2
         if loss.kink is not None:
             steps *= _KINKED
         calls = _CALLS if op.gated_rows is not None else _BATCHES * _CALLS
