@@ -43,6 +43,10 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
     "squared, several outputs": (lambda: posed("mlp", (600, 40), 10, gates=100), ["admm", "active_ipm", "bm"]),
     "squared, many rows": (lambda: posed("mlp", (6000, 30), 1, gates=60), ["apg", "ipm", "active_ipm", "bm"]),
     "softmax table": (lambda: posed("mlp", (300, 8), 3, "softmax", gates=100), ["lbfgs", "admm", "bm"]),
+    "softmax table, free intercept": (
+        lambda: posed("mlp", (300, 8), 3, "softmax", gates=50, share=0.02, fit_intercept="free"),
+        ["lbfgs", "apg", "bm"],
+    ),
     "softmax, many rows": (lambda: posed("mlp", (8000, 10), 3, "softmax"), ["apg", "lbfgs", "bm"]),
     "softmax, linear": (lambda: posed("mlp", (1500, 60), 10, "softmax", activation="linear"), ["apg", "lbfgs", "bm"]),
     "softmax, long first layers": (lambda: posed("mlp", (900, 500), 10, "softmax"), ["admm", "lbfgs", "bm"]),

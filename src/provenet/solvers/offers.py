@@ -19,6 +19,7 @@ _DENSE = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
 _BYTE = 2.0  # to read a byte from memory
 _EIGEN = 50.0  # times the cube of its side: the work of an eigenproblem, in units of fast products
 _FEW_ROWS = 512
+_SHIFT = 8e6  # what the calls for the best free intercept take
 _OPEN = 64.0  # gates that are open at an optimum, at most, about
 _USUAL = 0.01  # of β_max: the β for which steps are told; they grow with the root of what it is below
 
@@ -100,6 +101,11 @@ class Task:
         return min(1.0, _OPEN / self.program.operator.n_gates)
 
     @property
+    def intercept(self) -> float:
+        """The work for the best free intercept, however few the outputs."""
+        return _SHIFT if self.program.loss.free else 0.0
+
+    @property
     def only_neurons(self) -> bool:
         """Whether stacks are too large to be worked on: to be formed, or, where second layers are wider than the
         outputs and neurons cost far less, to be multiplied."""
@@ -112,4 +118,4 @@ class Task:
         """The work of A on a stack, or of A*: its multiply-adds, and reading what the operator holds for every gate."""
         op = self.program.operator
         numbers = self.rows * op.n_gates * op.p * op.q
-        return 0.5 * (numbers + min(numbers, _LARGE)) + _BYTE * op.held_bytes
+        return 0.5 * (numbers + min(numbers, _LARGE)) + _BYTE * op.read_bytes

@@ -71,7 +71,7 @@ class APG(Method[APGState]):
         kinked = 1.0 if loss.kink is None else 1 + crowding  # times as many, where curvature ends at a kink
         steps = kinked * each * task.decades * max(task.hardship, 0.4)
         used = min(1.0, _WORKING * task.open_share)
-        step = (used + 2 / self.check_every) * task.product + used * task.prox + _CALLS
+        step = (used + 2 / self.check_every) * task.product + used * task.prox + _CALLS + task.intercept
         finishes = not NUCLEAR.of(task.program)
         return Offer(self.memory(task.program), 0.0, step, steps, not task.only_neurons, finishes)
 
