@@ -16,7 +16,7 @@ from typing_extensions import TypeVar
 
 from provenet.blocks import Block, OnData
 from provenet.blocks.outputs import batch_size, outputs_in_batches
-from provenet.gates import Gates, pattern_key
+from provenet.gates import Gates, pattern_keys
 from provenet.gauges import Bounds, Gauge
 from provenet.gauges.prox.mixed import Penalty
 from provenet.losses import Loss
@@ -256,11 +256,11 @@ class Problem:
         own, rows = self.gates.own, self.on_data.groups
         for b in torch.unique(group).tolist():
             mine = torch.nonzero(own == b).flatten()
-            known = {pattern_key(self.patterns[k]): k for k in mine.tolist()}
+            known = dict(zip(pattern_keys(self.patterns[mine]), mine.tolist(), strict=True))
             members = torch.nonzero(group == b).flatten()
             distinct, which = torch.unique(gates[members].to(torch.float64), dim=0, return_inverse=True)
             patterns, _ = rows[b].patterns(distinct)
-            names = [known.get(pattern_key(pattern)) for pattern in patterns]
+            names = [known.get(key) for key in pattern_keys(patterns)]
             if None in names:
                 raise ValueError(
                     "network: a neuron's gate is none of the problem's gates. Formulate the problem with "

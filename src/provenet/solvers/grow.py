@@ -18,7 +18,7 @@ from torch import Tensor
 from provenet import deadline
 from provenet.formulation import pose
 from provenet.formulation.trainee import BlockTrainee
-from provenet.gates import pattern_key
+from provenet.gates import pattern_keys
 from provenet.gates.pool import Pool
 from provenet.problem import Problem
 from provenet.solvers.loop import Limits
@@ -150,8 +150,7 @@ def _carried(factors: Factors, old: Problem, new: Problem) -> Factors:
     """Neurons behind the same gates of the problem with more of them."""
 
     def keys(problem: Problem) -> list[tuple[int, bytes]]:
-        own = problem.gates.own.tolist()
-        return [(b, pattern_key(pattern)) for b, pattern in zip(own, problem.patterns, strict=True)]
+        return list(zip(problem.gates.own.tolist(), pattern_keys(problem.patterns), strict=True))
 
     known = {key: k for k, key in enumerate(keys(new))}
     place = torch.tensor([known[key] for key in keys(old)], dtype=torch.long)
