@@ -17,6 +17,7 @@ from provenet.vectors import power_of_two
 _TINY = torch.finfo(torch.float64).tiny  # smaller numbers have lost digits
 _MOST_TOL = 0.1  # that polars are bounded for
 _FARTHEST, _HALVINGS = 0.25, 12  # of β: where a polar that suffices is looked for beyond it, and how long
+_NEAR = 0.05  # of the gap that is asked for: bounds of polars by products with vectors need be no closer at a look
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +138,7 @@ def _bounded(
     hidden = rounding(program, pull)
     short = max(enough / size - hidden, 0.0)
     lost = math.inf if final or tol == 0 else short
-    asked = Asked((1 - min(tol, _MOST_TOL)) * program.beta / size, short, lost)
+    asked = Asked((1 - min(tol, _MOST_TOL)) * program.beta / size, short, lost, _NEAR * min(tol, _MOST_TOL))
     polar = polar_bounds(program.operator, program.gauge, pull, final, asked)
     polar_max = size * (float(polar.upper.max()) + hidden)
     stack = None if polar.stack is None else size * polar.stack

@@ -42,7 +42,8 @@ def polar_bounds(
         return replace(gauge.largest(stack, asked), stack=stack)
     if not gauge.spectral or _exact(operator, final):
         return _by_gates(operator, gauge, theta, asked)
-    steps, tol = _FINAL if final else _LOOK
+    steps, finest = _FINAL if final else _LOOK
+    tol = max(finest, asked.near)
     noise = _noise(operator, theta)
     seed = None if final else 0
     lower, upper = spectral_bounds(products_of(operator, theta), *operator.stack_shape, noise, steps, tol, seed)
