@@ -176,7 +176,7 @@ def _tell(
     name = "accuracy" if fitting.task == "classification" else "R²"
     data, score = fitting.data, _score(estimator, fitting)
     test = None if kept_out is None else _score(estimator, kept_out)
-    solution = estimator.solution_
+    solution, search = estimator.solution_, getattr(estimator, "beta_search_", None)
     if json:
         print_json(
             {
@@ -198,6 +198,7 @@ def _tell(
                 },
                 "beta": solution.problem.beta,
                 "beta_max": solution.problem.beta_max,
+                "beta_search": None if search is None else search.to_dict(),
                 "training_score": {"name": name, "value": score if score == score else None},
                 "test_score": None if test is None else {"name": name, "value": test if test == test else None},
                 "certificate": estimator.certificate_.to_dict(),
@@ -217,6 +218,8 @@ def _tell(
         gates = solution.problem.gates
         say(f"{len(gates.patterns)} gates, {solution.problem.statement.sampler}, found in {gates.seconds:.2g} s")
     say(f"beta {beta:.3g}" + (f" = {beta / beta_max:.2g} beta_max" if beta_max > 0 else ""))
+    if search is not None:
+        say(str(search))
     print_certificate(estimator.certificate_)
     say(f"model   {out}")
     if page is not None:

@@ -34,7 +34,7 @@ def positive(value: float | None) -> float | None:
 
 def known_beta(text: str) -> Beta:
     try:
-        return parse_beta(text)
+        return parse_beta(text, auto=True)
     except ValueError as error:
         raise typer.BadParameter(str(error).removeprefix("beta: ")) from None
 
@@ -119,8 +119,9 @@ BetaOption = Annotated[
     Beta,
     typer.Option(
         parser=known_beta,
-        metavar="NUMBER|SHAREmax",
-        help="Weight decay (losses are sums over samples), or a share of the beta from which on the network is zero.",
+        metavar="NUMBER|SHAREmax|auto",
+        help="Weight decay (losses are sums over samples), or a share of the beta from which on the network is zero; "
+        "auto: chosen by short trainings on parts of the data.",
     ),
 ]
 LossOption = Annotated[

@@ -89,7 +89,11 @@ class RegressorSettings(Settings):
 class OneBeta:
     """Of training at one β."""
 
-    beta: float | str = setting("0.02max", 'the weight decay, or a share of β_max: "0.01max"')
+    beta: float | str = setting(
+        "0.02max",
+        'the weight decay, a share of β_max such as "0.01max", or "auto": chosen by short trainings of networks of the '
+        "same block, judged on samples that they were not trained on",
+    )
     warm_start: bool = setting(False, "begins at the last solution where sizes and gates agree")
 
 

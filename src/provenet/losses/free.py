@@ -91,6 +91,10 @@ class Free(Loss):
         b = self._zero if intercept is None else intercept
         return self._flat.value(self._rows(prediction) + (b - self.offset))
 
+    def gradient_at(self, prediction: Tensor, intercept: Tensor | None) -> Tensor:
+        b = self._zero if intercept is None else intercept
+        return self._plain.gradient(self._taken(prediction, self.offset - b))
+
     @property
     def constant(self) -> Tensor:
         rows = self.target.shape[:-1]
@@ -170,6 +174,9 @@ class Free(Loss):
     def with_data(self, target: Tensor, weight: Tensor | None) -> Free:
         there = self.there if self.there is not None and len(self.there) == len(target) else None
         return Free(self._given.with_data(target, weight), there)
+
+    def part(self, some: Tensor) -> Free:
+        return Free(self._given.part(some), None if self.there is None else self.there[some])
 
     def settings(self) -> dict[str, object]:
         return self._given.settings()
