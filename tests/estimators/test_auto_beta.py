@@ -88,6 +88,19 @@ def test_every_loss_with_weights(loss: str, activation: str) -> None:
     assert fitted.certificate_.holds(1e-2)
 
 
+@pytest.mark.parametrize("kind", [pn.ProvenClassifier, pn.ProvenRegressor])
+def test_a_weight_of_two_is_a_sample_repeated(kind: Any) -> None:
+    """The same folds, trainings and gates, whatever the order: copies are one sample, of the weight of all."""
+    weight = RNG.integers(0, 4, len(X))
+    settings = {"n_gates": 10, "tol": 1e-5}
+    weighted = kind(**settings).fit(X, CURVED, sample_weight=weight)
+    order = RNG.permutation(np.repeat(np.arange(len(X)), weight))
+    repeated = kind(**settings).fit(X[order], CURVED[order])
+    assert weighted.beta_search_.share == repeated.beta_search_.share
+    assert weighted.beta_search_.losses == pytest.approx(repeated.beta_search_.losses, rel=1e-9)
+    assert repeated._outputs(X) == pytest.approx(weighted._outputs(X), rel=1e-5, abs=1e-6)
+
+
 def test_norms_other_than_weight_decay_have_the_share() -> None:
     fitted = pn.ProvenClassifier(penalty=(1, 2), **AUTO).fit(X, CURVED)
     assert fitted.beta_ == pytest.approx(fitted.beta_search_.share * fitted.solution_.problem.beta_max)
@@ -105,7 +118,7 @@ def test_too_few_samples_have_a_fixed_share_and_say_so() -> None:
     fitted = pn.ProvenClassifier(**AUTO).fit(X[:6], [0, 1, 0, 1, 0, 1])
     found = fitted.beta_search_
     assert found.share == OTHERWISE
-    assert "6 samples are too few" in str(found)
+    assert "6 different samples are too few" in str(found)
     assert found.to_dict()["losses"] == []
 
 

@@ -39,7 +39,7 @@ def fit(
         Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the model and the report.")
     ] = Path("model"),
     task: o.TaskOption = "auto",
-    beta: o.BetaOption = "0.02max",  # type: ignore[assignment]  # typer parses it
+    beta: o.BetaOption = "auto",  # type: ignore[assignment]  # typer parses it
     cv: Annotated[int | None, typer.Option(min=2, help="Choose beta by cross-validation with so many folds.")] = None,
     betas: Annotated[int, typer.Option(min=2, help="With --cv: how many values of beta to try.")] = 20,
     delta: o.Delta = 1.0,

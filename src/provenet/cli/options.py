@@ -135,9 +135,9 @@ Gates = Annotated[
     typer.Option(
         parser=parse_gates,
         metavar=f"{'|'.join(GATES)}|NUMBER",
-        help="How gates are found: gaussian, between rows of different targets, the units of a network trained for a "
-        "moment; grow begins with few and adds those that pull hardest; "
-        "all, with --activation relu: every arrangement there is; a number: so many gaussian ones.",
+        help="How gates are found: the units of a network trained for a moment, gaussian, between rows of different "
+        "targets; auto: trained, but gaussian on samples too large for it; grow begins with few and adds those that "
+        "pull hardest; all, with --activation relu: every arrangement there is; a number: so many gaussian ones.",
     ),
 ]
 GateCount = Annotated[int, typer.Option("--n-gates", min=1, help="How many gates.")]
@@ -151,7 +151,11 @@ PenaltyOption = Annotated[
 ]
 Intercept = Annotated[bool, typer.Option(help="For mlp: give the data a column of ones, its weights penalised too.")]
 FreeIntercept = Annotated[
-    bool, typer.Option("--free-intercept", help="Give the outputs a bias that costs nothing, for every block.")
+    bool | None,
+    typer.Option(
+        "--free-intercept/--no-free-intercept",
+        help="Give the outputs a bias that costs nothing, for every block. (default: yes, but not with --no-intercept)",
+    ),
 ]
 SolverOption = Annotated[str, typer.Option(callback=known_solver, help=f"auto, {', '.join(METHODS)}.")]
 Tol = Annotated[float, typer.Option(callback=positive, help="The relative gap to prove.")]

@@ -87,9 +87,8 @@ class _Search:
 
     def __init__(self, problem: Problem, neurons: int, generator: np.random.Generator) -> None:
         relu = problem.activation != "linear"
-        whole = BlockTrainee(
-            problem.on_data, problem.program.loss, problem.program.beta_max or 1.0, problem.units, relu
-        )
+        beta_max = problem.program.beta_max or 1.0
+        whole = BlockTrainee(problem.on_data, problem.program.loss, beta_max, problem.units, relu).merged()
         groups = len(whole.on.groups)
         self.group = torch.arange(groups).repeat_interleave(neurons)
         self.generator = generator
@@ -103,7 +102,7 @@ class _Search:
         """Why there is nothing to choose by, in a sentence; empty where there is."""
         n = self.trainee.samples
         if n < _FEWEST:
-            return f"{n} samples are too few to leave some out."
+            return f"{n} different samples are too few to leave some out."
         return "training takes too long on samples of this size." if n * self.each > _MOST else ""
 
     def losses(self, labels: bool) -> NDArray[np.float64]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call
@@ -70,6 +72,30 @@ class BlockTrainee:
         share = float(loss.sample_weight.sum() / self.loss.sample_weight.sum())
         return BlockTrainee(on, loss, share * self.beta, self.units, self.relu)
 
+    def merged(self) -> BlockTrainee:
+        index, copies = _distinct(self.on.X, self.loss.target, self.on.mask)
+        own = self.part(index)
+        weight = torch.zeros_like(own.loss.sample_weight).index_add_(0, copies, self.loss.sample_weight)
+        return replace(own, loss=own.loss.with_data(own.loss.target, weight), beta=_without_last_digits(self.beta))
+
     def at(self, beta: float) -> BlockTrainee:
         """At another β, normalised as this one is."""
         return replace(self, beta=beta)
+
+
+def _without_last_digits(beta: float) -> float:
+    """To 20 bits: what rounding left in a β_max of weights or of copies must not lead a training elsewhere."""
+    mantissa, exponent = math.frexp(beta)
+    return math.ldexp(round(mantissa * 2**20), exponent - 20)
+
+
+def _distinct(*parts: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Numbers (k,) of samples no two of which are equal in all parts (n, …), in an order that hangs on what they hold
+    alone; and for each sample (n,) which of them it equals."""
+    values = [part.reshape(len(part), -1).to(torch.float64) + 0.0 for part in parts if part is not None]  # −0.0 is 0.0
+    bits = torch.cat(values, dim=1).numpy().view(np.uint64)
+    odd = np.random.default_rng(0).integers(0, 2**63, bits.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    mixed = (bits ^ (bits >> np.uint64(32))) * odd
+    digest = (mixed ^ (mixed >> np.uint64(29))).sum(1)
+    _, index, copies = np.unique(digest, return_index=True, return_inverse=True)
+    return torch.from_numpy(index), torch.from_numpy(copies)

@@ -52,6 +52,10 @@ class Trainee(Protocol):
     def part(self, some: Tensor) -> Trainee:
         """On the samples with these numbers alone, at their part of β: losses are sums."""
 
+    def merged(self) -> Trainee:
+        """On distinct samples, each with the weight of all that are equal to it: so that one of weight two trains a
+        network as one repeated does."""
+
 
 @dataclass(frozen=True)
 class Sight:

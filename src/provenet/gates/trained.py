@@ -19,6 +19,7 @@ from provenet.vectors import unit
 _STEPS = 100  # of L-BFGS: 1,000 find networks a few per cent better, and gates that predict no better
 _FEWEST = 50
 _WORK = 1e10  # multiply-adds that training may take: a second or two
+_MOST = 5e10  # beyond which it is no longer a moment
 _SAMPLES = 500  # of which a network can be trained, where all would be too much work
 _OFF = 1e-9  # of its length: how far a unit that grazes a row is moved
 
@@ -45,16 +46,22 @@ def trained(sight: Sight, count: int, seed: int | None) -> list[Found]:
 
 
 def train(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generator) -> Layers:
-    """First and second layers (m, p), (m, q) of a network trained by L-BFGS, from neurons of balanced layers."""
-    steps, some = _affordable(trainee, len(group), generator)
-    part = trainee if len(some) == trainee.samples else trainee.part(some)
-    return descended(part, group, begun(part, group, p, generator), steps)
+    """The layers of a network trained by L-BFGS, from neurons of balanced layers."""
+    trainee = trainee.merged()
+    steps, k = _affordable(trainee, len(group))
+    if k < trainee.samples:
+        trainee = trainee.part(torch.from_numpy(np.sort(generator.permutation(trainee.samples)[:k])))
+    return descended(trainee, group, begun(trainee, group, p, generator), steps)
 
 
-def _affordable(trainee: Trainee, neurons: int, generator: np.random.Generator) -> tuple[int, Tensor]:
-    """How many steps, on which samples (k,)."""
-    n = trainee.samples
+def in_a_moment(trainee: Trainee, neurons: int) -> bool:
+    """Whether training so many neurons takes seconds at most."""
+    steps, k = _affordable(trainee, neurons)
+    return steps * k * PASSES * trainee.work(neurons) <= _MOST
+
+
+def _affordable(trainee: Trainee, neurons: int) -> tuple[int, int]:
+    """How many steps, on how many samples."""
     each = PASSES * trainee.work(neurons)
-    k = min(n, max(_SAMPLES, int(_WORK / (_FEWEST * each))))
-    some = torch.arange(n) if k == n else torch.from_numpy(np.sort(generator.permutation(n)[:k]))
-    return min(_STEPS, max(_FEWEST, int(_WORK / (k * each)))), some
+    k = min(trainee.samples, max(_SAMPLES, int(_WORK / (_FEWEST * each))))
+    return min(_STEPS, max(_FEWEST, int(_WORK / (k * each)))), k

@@ -48,7 +48,9 @@ def descended(trainee: Trainee, group: Tensor, start: Layers, steps: int) -> Lay
     """The layers after at most so many steps of L-BFGS at the trainee's β; where time is over, those it has then."""
     network = trainee.network(group)
     best, least = start, float("inf")
-    began = max(trainee.slope(torch.zeros_like(network(*start[:2])), start.bias)[0], torch.finfo(torch.float64).tiny)
+    began = trainee.slope(torch.zeros_like(network(*start[:2])), start.bias)[0]
+    if not began > torch.finfo(torch.float64).tiny:  # a constant fits: there is nothing to learn
+        return start
 
     def objective(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         nonlocal best, least
