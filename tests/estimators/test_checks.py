@@ -9,7 +9,7 @@ import provenet as pn
 
 # few gates and steps, for speed: a fit that stops short must be as well-behaved as one that does not
 SMALL = {"n_gates": 8, "max_steps": 40}
-SEARCH = {"betas": 2, "cv": 2, "beta_ratio": 0.01} | SMALL
+SEARCH = {"betas": 2, "cv": 2, "beta_ratio": 0.3} | SMALL
 
 ESTIMATORS = [
     pn.ProvenClassifier(),

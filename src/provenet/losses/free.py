@@ -80,9 +80,9 @@ class Free(Loss):
         return bent, torch.linalg.pinv((matrix + matrix.T) / 2, hermitian=True, rtol=1e-14)
 
     def intercept(self, prediction: Tensor) -> Tensor:
-        """The best b (c,) of a network with this prediction."""
+        """The best b (c,) of a network with this prediction: the same to the last digit, whatever was asked before."""
         with torch.no_grad():
-            return self._best(prediction) + self.offset
+            return self._flat.shift(self._rows(prediction.detach()), self._zero) + self.offset
 
     def value(self, prediction: Tensor) -> Tensor:
         return self._flat.value(self._rows(prediction) + self._best(prediction))
