@@ -40,7 +40,9 @@ def test_a_classifier_of_every_block(name):
     np.testing.assert_allclose(clf.decision_function(X), logits[:, 1] - logits[:, 0], rtol=1e-9, atol=1e-12)
     assert clf.predict_proba(X).shape == (24, 2)
     assert clf.score(X, y) == np.mean(clf.predict(X) == y)
-    settings = {"gates": "trained", "n_gates": 4, "fit_intercept": "free"}
+    raw = clf.solution_.problem.scaling is None
+    assert raw == (block.name != "mlp")  # tables are standardised
+    settings = {"gates": "trained", "n_gates": 4, "fit_intercept": "free", "standardize": not raw}
     problem = pn.formulate(block, X, y == "warm", loss="softmax", beta=0.2, **settings)
     assert pn.certify(problem, clf.network_, tol=1e-3).primal == pytest.approx(clf.certificate_.primal, rel=1e-10)
 

@@ -41,7 +41,7 @@ def test_certificate_is_of_the_users_problem(blobs):
     """The same problem, posed by hand from the raw data, certifies the estimator's network."""
     X, y = blobs
     clf = classifier().fit(X, y)
-    settings = {"gates": "trained", "n_gates": 10, "fit_intercept": "free", "loss": "softmax"}
+    settings = {"gates": "trained", "n_gates": 10, "fit_intercept": "free", "loss": "softmax", "standardize": True}
     problem = pn.formulate("mlp", X, y, beta=1.0, seed=0, **settings)
     again = pn.certify(problem, clf.network_, tol=clf.tol)
     assert again.primal == pytest.approx(clf.certificate_.primal, rel=1e-12)

@@ -21,7 +21,8 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 def test_the_norms_reach_the_problem(data: tuple[np.ndarray, np.ndarray]) -> None:
     X, Y = data
-    model = pn.ProvenRegressor(beta=3.0, gates="gaussian", n_gates=5, fit_intercept=False, penalty=(1, 2)).fit(X, Y)
+    settings = {"beta": 3.0, "gates": "gaussian", "n_gates": 5, "fit_intercept": False, "standardize": False}
+    model = pn.ProvenRegressor(**settings, penalty=(1, 2)).fit(X, Y)
     assert model.solution_.problem.penalty == model.certificate_.penalty == (1, 2)
     assert model.certificate_.status == "certified"
     read = np.flatnonzero(np.abs(model.network_.first.detach().numpy()).max(0) > 0)

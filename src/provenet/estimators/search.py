@@ -15,12 +15,13 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
+from provenet.data.sharded import comes_in_shards
 from provenet.estimators.base import TrainingData
 from provenet.estimators.beta import USUAL, Beta, parse_beta
 from provenet.estimators.budget import Budget
 from provenet.estimators.settings import ManyBetas
 from provenet.problem import Problem
-from provenet.solvers import Solution, Status
+from provenet.solvers import Limits, Solution, Status
 from provenet.solvers.path import along, beta_grid
 
 
@@ -74,6 +75,13 @@ class BetaSearch(ManyBetas):
             self.whitening_ = model.whitening_
         return self.path_[best]
 
+    def _in_shards(self, X: Any, limit: int | None) -> bool:
+        if comes_in_shards(X):
+            raise ValueError(
+                "X: folds are taken of arrays, not of shards; choose beta on a part that fits into memory."
+            )
+        return False
+
     def _choices(self: Any) -> list[tuple[str, Any]]:
         """Activations and gates to try; a linear network has no gates to choose."""
         activations, gates = _several(self.activation), _several(self.gates)
@@ -89,6 +97,7 @@ class BetaSearch(ManyBetas):
         folds = list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
         with budget.within():
             problem = self._formulate(data, self._middle(), seed)
+        self._say_memory(problem)
         grid = np.array(self._grid(problem))
         self.path_, interrupted = self._follow(problem, grid, budget.left(len(folds) + 1))
         if not self.path_:
@@ -123,9 +132,9 @@ class BetaSearch(ManyBetas):
     def _middle(self) -> Beta:
         """The β for which gates that depend on it are found: the geometric mean of those that are listed."""
         listed = self._listed()
-        if listed is None or any(beta.relative != listed[0].relative for beta in listed):
+        if listed is None or any(beta.unit != listed[0].unit for beta in listed):
             return USUAL
-        return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].relative)
+        return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].unit)
 
     def _grid(self, problem: Problem) -> list[float]:
         listed = self._listed()
@@ -153,10 +162,10 @@ class BetaSearch(ManyBetas):
     ) -> tuple[list[Solution], bool]:
         """The solutions along ``betas`` until Ctrl-C or the end of the time; whether it was Ctrl-C."""
         callback = self._callback(from_verbose=2)
-        limits = {"max_steps": self.max_steps, "max_seconds": seconds}
+        limits = Limits(self.tol, self.max_steps, seconds)
         solutions: list[Solution] = []
         try:
-            for solution in along(problem, betas.tolist(), self.solver, self.tol, **limits, callback=callback):
+            for solution in along(problem, betas.tolist(), self.solver, limits, callback):
                 solutions.append(solution)
                 if self.verbose:
                     _print_solution(solution)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -73,20 +72,22 @@ class BlockTrainee:
         return BlockTrainee(on, loss, share * self.beta, self.units, self.relu)
 
     def merged(self) -> BlockTrainee:
-        index, copies = _distinct(self.on.X, self.loss.target, self.on.mask)
+        X, target = _without_last_digits(self.on.X), _without_last_digits(self.loss.target)
+        index, copies = _distinct(X, target, self.on.mask)
         own = self.part(index)
         weight = torch.zeros_like(own.loss.sample_weight).index_add_(0, copies, self.loss.sample_weight)
-        return replace(own, loss=own.loss.with_data(own.loss.target, weight), beta=_without_last_digits(self.beta))
+        beta = float(_without_last_digits(torch.tensor(self.beta, dtype=torch.float64)))
+        return replace(own, on=replace(own.on, X=X[index]), loss=own.loss.with_data(target[index], weight), beta=beta)
 
     def at(self, beta: float) -> BlockTrainee:
         """At another β, normalised as this one is."""
         return replace(self, beta=beta)
 
 
-def _without_last_digits(beta: float) -> float:
-    """To 20 bits: what rounding left in a β_max of weights or of copies must not lead a training elsewhere."""
-    mantissa, exponent = math.frexp(beta)
-    return math.ldexp(round(mantissa * 2**20), exponent - 20)
+def _without_last_digits(values: Tensor) -> Tensor:
+    """To 24 bits: what rounding left in moments and in β_max must not lead a training elsewhere."""
+    mantissa, exponent = torch.frexp(values.to(torch.float64))
+    return torch.ldexp((mantissa * 2**24).round() / 2**24, exponent)
 
 
 def _distinct(*parts: Tensor | None) -> tuple[Tensor, Tensor]:

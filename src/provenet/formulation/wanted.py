@@ -62,6 +62,10 @@ class Wanted:
         """With a sampler of its own name in place of "auto"."""
         return replace(self, name=settled(self.name, trainee, self.count * len(trainee.on.groups)))
 
+    def without_training(self) -> Wanted:
+        """With Gaussian gates in place of "auto": for data that are not at hand all at once."""
+        return replace(self, name="gaussian") if self.name == AUTO else self
+
     @property
     def all(self) -> bool:
         return self.name == ALL

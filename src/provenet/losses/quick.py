@@ -18,7 +18,10 @@ _TOO_GOOD = 1e-4  # of all weights: below it Σ w|p − y| has lost digits to 1 
 def newton_from(start: Array, newton: Callable[[Array], tuple[Array, Array, float]], total: float) -> Array | None:
     """The b at which Σ w(p − y) = 0; None where the guess is none, or the fit is too good for p − y to have its digits.
 
-    ``newton`` gives that sum and the step, both (c,), and Σ w|p − y|; total: the weight of all samples."""
+    ``newton`` gives that sum and the step, both (c,), and Σ w|p − y|; total: the weight of all samples.  Along a step δ
+    the curvature of these losses changes by no more than a factor e^‖δ‖, ‖δ‖ the largest difference of its entries (of
+    one entry: its size), so that what is left of the sum after it is about ‖δ‖ times what there was: where that is
+    settled the step is the last, and need not be looked at."""
     b, before = start, math.inf
     for _ in range(_STEPS):
         slope, step, wrong = newton(b)
@@ -30,4 +33,6 @@ def newton_from(start: Array, newton: Callable[[Array], tuple[Array, Array, floa
         if not size < 0.5 * before:
             return b if size <= _ROUNDED * total else None
         b, before = b - step, size
+        if 2 * float(np.abs(step).max()) * size <= _SETTLED * total:
+            return b
     return None

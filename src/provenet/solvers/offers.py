@@ -18,6 +18,7 @@ _LARGE = 2e8  # a product beyond this runs at twice the speed
 _DENSE = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
 _BYTE = 2.0  # to read a byte from memory
 _FEW_ROWS = 512
+_LOSS, _SHIFT = 6e6, 8e6  # what the calls of a loss that is not quadratic take, and those for the best free intercept
 _OPEN = 64.0  # gates that are open at an optimum, at most, about
 _USUAL = 0.01  # of β_max: the β for which steps are told; they grow with the root of what it is below
 
@@ -82,6 +83,17 @@ class Task:
         return min(1.0, _OPEN / self.program.operator.n_gates)
 
     @property
+    def outputs(self) -> float:
+        """Numbers of a prediction, at which losses are looked up one by one."""
+        return self.rows * self.program.operator.output_shape[-1]
+
+    @property
+    def loss_calls(self) -> float:
+        """The work of a loss's value and slope, however few the outputs."""
+        loss = self.program.loss
+        return (0.0 if loss.quadratic else _LOSS) + (_SHIFT if loss.free else 0.0)
+
+    @property
     def only_neurons(self) -> bool:
         """Whether stacks are too large to be worked on: to be formed, or, where second layers are wider than the
         outputs and neurons cost far less, to be multiplied."""
@@ -94,4 +106,4 @@ class Task:
         """The work of A on a stack, or of A*: its multiply-adds, and reading what the operator holds for every gate."""
         op = self.program.operator
         numbers = self.rows * op.n_gates * op.p * op.q
-        return 0.5 * (numbers + min(numbers, _LARGE)) + _BYTE * op.held_bytes
+        return 0.5 * (numbers + min(numbers, _LARGE)) + _BYTE * op.read_bytes

@@ -29,7 +29,8 @@ from provenet.solvers.stacks.scale import gradient_curvature
 from provenet.variable import Factors, Stack
 
 _FACTORISATIONS = 4  # until ρ has settled
-_PROX = 1.2e7  # work of a loss's prox that is found by Newton's steps, however small
+_PROX, _PROX_EACH = 2.2e7, 3e3  # work of a loss's prox found by Newton's steps: however small, and for each output
+_FREE = 1.6  # times as many steps with a free intercept
 _MOST_ROWS = 20_000  # of a kernel that is worth its factorisation
 
 
@@ -79,7 +80,8 @@ class ADMM(Method[ADMMState]):
         rows = task.rows
         setup = 0.5 * rows**2 * op.n_gates * min(op.p, 1 + op.p / op.n_gates) + _FACTORISATIONS * rows**3 / 12
         steps = 2.5 * task.decades**2 if loss.quadratic else 30 * (1 + task.crowding / 8) * task.decades
-        prox = 0.0 if loss.quadratic or loss.kink is not None else _PROX
+        prox = 0.0 if loss.quadratic or loss.kink is not None else _PROX + _PROX_EACH * task.outputs
+        steps *= _FREE if loss.free else 1.0
         step = 2 * task.product + rows**2 * op.output_shape[-1] + prox
         return Offer(
             self.memory(task.program), setup, step, steps * task.hardship, rows <= _MOST_ROWS and not task.only_neurons

@@ -26,6 +26,7 @@ from provenet.variable import Factors, Stack
 _NEAR = 0.99  # of β: a closed gate whose polar is above it may open soon
 _DOUBLINGS = 200  # of L, in a step
 _HAIR = 1e-15  # of a prediction: what rounding may change in it
+_EACH_OUTPUT = 300.0  # work of a loss and its slope for each number of a prediction
 _KINKED = 10  # times as many steps where curvature ends at a kink
 _ENTERING = 0.25  # of all gates: so many closed ones may enter at a look, those with the largest polar
 
@@ -68,7 +69,9 @@ class APG(Method[APGState]):
         steps = (1 if loss.kink is None else _KINKED) * each * task.decades * task.hardship
         used = 1.0 if loss.quadratic else task.open_share
         finishes = not NUCLEAR.of(task.program)
-        return Offer(self.memory(task.program), 0.0, 1.5 * task.product * used, steps, not task.only_neurons, finishes)
+        losses = 0.0 if loss.quadratic else task.loss_calls + _EACH_OUTPUT * task.outputs
+        step = 1.5 * task.product * used + losses
+        return Offer(self.memory(task.program), 0.0, step, steps, not task.only_neurons, finishes)
 
     def init(self, program: Program[ProxGauge], start: Factors | None) -> APGState:
         op = program.operator
