@@ -38,7 +38,7 @@ def test_fit_predict_certify_export(table: Path, tmp_path: Path) -> None:
     assert "No two-layer ReLU network of any width" in (out / "report.html").read_text(encoding="utf-8")
     judged = run("certify", out, table, "--json")
     assert judged.exit_code == 0, judged.output
-    assert json.loads(judged.stdout)["independent_relative_gap"] <= 1e-4
+    assert json.loads(judged.stdout)["independent_relative_gap"] <= 1e-3
     assert run("predict", out, table).exit_code == 0
     model = pn.load(out)
     assert model.network_.activation == "relu"
