@@ -97,7 +97,7 @@ def fit(
         more["delta"] = delta
     else:
         o.refuse_if_given(context, "delta", "it goes with --loss huber.")
-    fitting = prepare(context, file, task, block, network, solver, search=cv is not None, **more)
+    fitting = prepare(context, file, task, block, network, solver, search=cv is not None, holdout=holdout, **more)
     if fitting.task == "regression":
         o.refuse_if_given(context, "balanced", "a regression has no classes to weigh.")
     kept_out = None

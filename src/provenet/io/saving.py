@@ -38,9 +38,24 @@ def save(
 ) -> Path:
     """Write a model folder: ``model.safetensors``, ``certificate.json`` and, last, ``model.json``.
 
-    ``model``: a fitted estimator, a solution, a loaded model, or a network of your own with the ``problem`` it is for,
-    which is certified here.  ``source`` says where the data came from, for those who load the model (JSON-ready).
-    Where several processes work together all must call it, and the first one writes.
+    Whatever happens on the way, the folder holds a whole model, the old or the new.  Where several
+    processes work together all must call it, and the first one writes.
+
+    Parameters
+    ----------
+    model : estimator, Solution, SavedModel or torch module
+        A fitted estimator, a solution, a loaded model, or a network of your own, which is certified here.
+    folder : str or path
+        Made if it is not there; a model in it is replaced, other things are not.
+    problem : Problem, optional
+        What a network of your own is for.
+    source : dict, optional
+        Where the data came from, for those who load the model; ready for JSON.
+
+    Returns
+    -------
+    Path
+        The folder.
     """
     if isinstance(model, Layerwise):
         save_layers(model, Path(folder), dict(source or {}))
@@ -65,8 +80,21 @@ def save(
 def load(folder: Folder) -> Any:
     """The model of a folder: an estimator that predicts as the saved one did, bit by bit, or a `SavedModel`.
 
-    A loaded estimator has no ``solution_`` (that needs the data) but ``saved_``, a `SavedModel`, whose ``problem`` and
-    ``certify`` take the data again.  ValueError or OSError, with the reason, for anything damaged or foreign.
+    Parameters
+    ----------
+    folder : str or path
+        As `save` or ``provenet fit`` wrote it.  Nothing in it is ever unpickled.
+
+    Returns
+    -------
+    estimator or SavedModel
+        A loaded estimator has no ``solution_`` (that needs the data) but ``saved_``, a `SavedModel`, whose ``problem``
+        and ``certify`` take the data again.
+
+    Raises
+    ------
+    ValueError, OSError
+        With the reason, for anything damaged or foreign.
     """
     path = Path(folder)
     header, tensors, certificate = _read(path)

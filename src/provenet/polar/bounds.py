@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from provenet import deadline, memory
-from provenet.gauges import BoundKind, Bounds, Gauge
+from provenet.gauges import NOTHING, Asked, BoundKind, Bounds, Gauge
 from provenet.operators import Operator
 from provenet.polar.frobenius import deflated_bound
 from provenet.polar.krylov import products_of
@@ -32,18 +31,19 @@ def is_large(operator: Operator) -> bool:
 
 
 def polar_bounds(
-    operator: Operator, gauge: Gauge, theta: Tensor, final: bool = False, against: float = math.inf
+    operator: Operator, gauge: Gauge, theta: Tensor, final: bool = False, asked: Asked = NOTHING
 ) -> Bounds:
     """Bounds (P,) of γ°(A_k*Θ); ``final``: of the best kind that can be afforded once.
 
-    against: what the largest will be compared with; far beyond it, it need not be known as well (`Gauge.largest`).
+    asked: how well the largest has to be known, where that is dear.
     """
     if not is_large(operator):
         stack = operator.adjoint(theta)
-        return replace(gauge.largest(stack, against), stack=stack)
+        return replace(gauge.largest(stack, asked), stack=stack)
     if not gauge.spectral or _exact(operator, final):
-        return _by_gates(operator, gauge, theta, against)
-    steps, tol = _FINAL if final else _LOOK
+        return _by_gates(operator, gauge, theta, asked)
+    steps, finest = _FINAL if final else _LOOK
+    tol = max(finest, asked.near)
     noise = _noise(operator, theta)
     seed = None if final else 0
     lower, upper = spectral_bounds(products_of(operator, theta), *operator.stack_shape, noise, steps, tol, seed)
@@ -69,11 +69,11 @@ def _exact(operator: Operator, final: bool) -> bool:
     return least(float(memory.fits(room, _FINAL_SHARE))) > 0
 
 
-def _by_gates(operator: Operator, gauge: Gauge, theta: Tensor, against: float) -> Bounds:
+def _by_gates(operator: Operator, gauge: Gauge, theta: Tensor, asked: Asked) -> Bounds:
     """Dense, as many gates at a time as make no large stack."""
     one = operator.p * operator.q * operator.dtype.itemsize
     parts = [
-        gauge.restrict(gates).largest(operator.restrict(gates).adjoint(theta), against)
+        gauge.restrict(gates).largest(operator.restrict(gates).adjoint(theta), asked)
         for gates in torch.arange(operator.n_gates).split(max(1, LARGE_BYTES // one))
     ]
     kind = max((part.kind for part in parts), key=list(BoundKind).index)

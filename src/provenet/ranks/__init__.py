@@ -14,3 +14,8 @@ from provenet.ranks.partition import Partition, shard_count
 from provenet.ranks.shards import Spread, Whole
 
 __all__ = ["Partition", "Ranks", "Spread", "Whole", "current", "joined", "shard_count"]
+
+
+def __dir__() -> list[str]:
+    """What is public, and nothing else."""
+    return __all__

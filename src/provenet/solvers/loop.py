@@ -32,7 +32,8 @@ Kept = tuple[dict[str, Any], dict[str, Tensor]]
 _BEYOND = 1.01  # a polar this much beyond β, and zero is far from optimal
 _WORTH_MIXING = 3e8  # multiply-adds of A(Z) from which on a search for a better dual point costs less than steps do
 _CLOSE = 0.3  # a relative gap: while it is larger, gradients are too far apart for their mixtures to prove much
-_WORTH_PROVING = 0.05  # of the gap: what a mixture must promise, to have its polars bounded
+_WORTH_PROVING = 0.5  # of the gap: what a mixture must promise, to have its polars bounded while the run goes on,
+_WORTH_THE_END = 0.05  # or where it ends with that
 
 
 class Refused(ValueError):
@@ -223,7 +224,7 @@ class _Course:
             finished = method.finished(self.state)
             if self.step >= self.next_look or out_of_steps or out_of_time or finished:
                 self.next_look = self.step + method.pause(program, self.step)
-                gap = self._look()
+                gap = self._look(last=out_of_steps or out_of_time or finished)
                 if not _finite(gap):
                     return Status.NONFINITE
                 record = self._record(gap)
@@ -250,11 +251,11 @@ class _Course:
         if self.state is None or self.seen == self.step:
             return
         with deadline.within(0.0):
-            gap = self._look()
+            gap = self._look(last=True)
         if _finite(gap):
             self._record(gap)
 
-    def _look(self) -> Gap:
+    def _look(self, last: bool) -> Gap:
         """The gap where the run stands, by its own gradient, or, where points are mixed, by the best dual point so far;
         the best point is kept."""
         point = self.method.point(self.program, self.state)
@@ -266,7 +267,7 @@ class _Course:
         if not _finite(own):
             return own
         self.judged = better(self.judged, own.at)
-        gap = own if self.mixture is None else self._by_best_dual(own, self.mixture)
+        gap = own if self.mixture is None else self._by_best_dual(own, self.mixture, last)
         self.proven = better(self.proven, self.judged, point.dual)
         # where the polar is bounds, not a number, or the dual point all points', the gap may favour a worse network:
         # the objective decides
@@ -276,13 +277,16 @@ class _Course:
         self.best_gap = min(self.best_gap, gap.absolute)
         return gap
 
-    def _by_best_dual(self, own: Gap, mixture: Mixture) -> Gap:
-        """The gap by whatever proves most: a mixture of the gradients seen, where that promises to."""
+    def _by_best_dual(self, own: Gap, mixture: Mixture, last: bool) -> Gap:
+        """The gap by whatever proves most: a mixture of the gradients seen, where that promises to, by much or to the
+        end."""
         mixture.add(own.at.theta, own.pull)
         known = -math.inf if self.judged is None else self.judged.lower
         open_gap = own.primal - known
         if self.limits.tol < open_gap / abs(own.primal) < _CLOSE:
-            theta = mixture.better(known, _WORTH_PROVING * open_gap)
+            to_the_end = max(open_gap - self.limits.tol * abs(own.primal), _WORTH_THE_END * open_gap)
+            worth = _WORTH_THE_END * open_gap if last else min(_WORTH_PROVING * open_gap, to_the_end)
+            theta = mixture.better(known, worth)
             if theta is not None:
                 self.judged = better(self.judged, judged(self.program, theta, final=False))
         return own if self.judged is None else replace(own, at=self.judged)

@@ -147,11 +147,12 @@ def _solved(
     tol, asked, seconds = limits.tol, method, limits.max_seconds
     if isinstance(method, Method):
         method = method.in_units(problem.units)
+    posed = replace(problem, program=problem.program.remembering())  # what the run has met, its proof meets again
     with batches.within(limit if problem.memory is None else problem.memory.left):
         with deadline.within(seconds):
-            done, name = _run(problem.program, method, replace(limits, tol=0.9 * tol), begin, tell)
+            done, name = _run(posed.program, method, replace(limits, tol=0.9 * tol), begin, tell)
         with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(seconds, done.seconds)):
-            certificate = _proven(problem, done, tol)
+            certificate = _proven(posed, done, tol)
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
     lower = max(certificate.dual, -math.inf if done.proven is None else done.proven.lower * scale)
@@ -192,7 +193,7 @@ def _proven(problem: Problem, done: Run, tol: float) -> Certificate:
 def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certificate:
     """By the network's own gradient, or by the run's dual point where that proves more: checked anew on the whole
     program, or, if time is up, as the judge has bounded it in the run."""
-    program, inside = reduced(problem.program.remembering(), (Inside(),))
+    program, inside = reduced(problem.program, (Inside(),))
     if tidy:
         done.factors = tidied(program, done.factors, 0.9 * tol)
     done.factors = inside.factors(done.factors)
