@@ -70,7 +70,7 @@ class BlockShards:
 
     def typical(self, space: Space) -> Operator:
         shards = cast(Shards, self.on.X)
-        on = self._on(shards.spaced(min(_TYPICAL * self.plan.sizes.p, self.plan.rows)))
+        on = self._on(shards.spaced(min(_TYPICAL * self.plan.sizes.p, self.plan.at_first)))
         return on.operator(on.open_gates(), self.scale).once().to(space)
 
     def _on(self, X: Tensor) -> OnData:
