@@ -20,6 +20,7 @@ from provenet.estimators.base import TrainingData
 from provenet.estimators.beta import USUAL, Beta, parse_beta
 from provenet.estimators.budget import Budget
 from provenet.estimators.settings import ManyBetas
+from provenet.estimators.together import refuse_together
 from provenet.problem import Problem
 from provenet.solvers import Limits, Solution, Status
 from provenet.solvers.path import along, beta_grid
@@ -58,6 +59,7 @@ class BetaSearch(ManyBetas):
 
     def _train(self: Any, data: TrainingData) -> Solution:
         """One search after the other, where there are several choices; Ctrl-C ends them with those that are done."""
+        refuse_together("betas", "Choose beta on some rows in one process, and fit all with ProvenClassifier(beta=…).")
         budget, choices, tried = Budget(self.max_seconds), self._choices(), []
         for k, (activation, gates) in enumerate(choices):
             model = copy.copy(self)
@@ -132,9 +134,9 @@ class BetaSearch(ManyBetas):
     def _middle(self) -> Beta:
         """The β for which gates that depend on it are found: the geometric mean of those that are listed."""
         listed = self._listed()
-        if listed is None or any(beta.unit != listed[0].unit for beta in listed):
+        if listed is None or any(beta.relative != listed[0].relative for beta in listed):
             return USUAL
-        return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].unit)
+        return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].relative)
 
     def _grid(self, problem: Problem) -> list[float]:
         listed = self._listed()

@@ -11,9 +11,9 @@ from torch import Tensor
 from typing_extensions import Self
 
 from provenet import batches
-from provenet.operators.bases.base import Axes, Backward, GatedRows, Operator
+from provenet.operators.bases.base import Backward, GatedRows, Operator
 from provenet.operators.bases.features import FeatureOperator
-from provenet.operators.bases.rank import axes_of, is_affordable, paying_span
+from provenet.operators.bases.rank import is_affordable, paying_span
 from provenet.space import Space
 from provenet.variable import Factors, Stack
 
@@ -136,8 +136,9 @@ class MLPOperator(Operator):
         hidden = self._hidden(factors, rows, self._mask(factors, rows))
         return hidden.unsqueeze(2) * factors.right.unsqueeze(1)
 
-    def principal_axes(self) -> Axes | None:
-        return axes_of(self.X)
+    @property
+    def axis_rows(self) -> Tensor:
+        return self.X
 
     def turned(self, basis: Tensor) -> MLPOperator:
         return self._with(X=self.X @ basis)

@@ -20,12 +20,12 @@ from torch import Tensor
 from provenet import batches
 from provenet.certificates import Gap
 from provenet.problem import Program
-from provenet.solvers.loop import Method, Point
+from provenet.solvers.loop import Kept, Method, Point
 from provenet.solvers.needs import NUCLEAR
 from provenet.solvers.neurons.lbfgs.amplitudes import amplitudes
 from provenet.solvers.neurons.lbfgs.atoms import wanted
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot, spot
-from provenet.solvers.neurons.lbfgs.pairs import Pairs
+from provenet.solvers.neurons.lbfgs.pairs import Pair, Pairs
 from provenet.solvers.neurons.lbfgs.scales import inverse_scales
 from provenet.solvers.neurons.lbfgs.search import wolfe_step
 from provenet.solvers.neurons.place import compress
@@ -72,6 +72,8 @@ class LBFGS(Method[LBFGSState]):
 
     name = "lbfgs"
     needs = (NUCLEAR,)
+    together = True
+    resumes = True
     check_every = 25
     max_steps = 20_000
     shards = True
@@ -90,8 +92,9 @@ class LBFGS(Method[LBFGSState]):
         op, neurons = program.operator, self._neurons(program)
         if op.in_shards:
             return 0  # the plan of their memory has counted it: it takes what there is
-        data = op.kernel_rows * op.p * 3 + op.held_bytes // 2
-        seen = 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1])
+        share = op.output_shape[0] / op.shards.n  # of all samples, those of this process
+        data = share * (op.kernel_rows * op.p * 3 + op.held_bytes // 2)
+        seen = share * 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1])
         remembered = 4 * self.memory_pairs * neurons * (op.p + op.q)
         return 4 * math.ceil(data + seen + remembered) + 16 * math.prod(op.output_shape) * 8
 
@@ -145,6 +148,31 @@ class LBFGS(Method[LBFGSState]):
         op = here.operator
         fitting = batches.share(_REMEMBERED) // max(2 * neurons * (op.p + op.q) * op.dtype.itemsize, 1)
         return Pairs(min(self.memory_pairs, max(fitting, _FEWEST_PAIRS)))
+
+    def kept(self, state: LBFGSState) -> Kept:
+        factors, pairs = state.at.factors, state.pairs.known
+        tensors = {"left": factors.left, "right": factors.right, "gate": factors.gate}
+        if pairs:
+            steps, changes, _ = zip(*pairs, strict=True)
+            tensors |= {"steps": torch.stack(steps), "changes": torch.stack(changes)}
+        if state.scales is not None:
+            tensors["scales"] = state.scales
+        told = {"age": state.age, "stuck": state.stuck, "exhausted": state.exhausted}
+        return told | {"products": [pair.product for pair in pairs]}, tensors
+
+    def resumed(self, program: Program, kept: Kept) -> LBFGSState:
+        told, tensors = kept
+        factors = Factors(tensors["left"], tensors["right"], tensors["gate"])
+        begun = torch.float32 if self.single else torch.float64
+        here = Coordinates.of(program, begun)
+        here = (here if factors.left.dtype == begun else here.finer(program)).opened(factors.gate)
+        products = told["products"]
+        sides = (tensors["steps"], tensors["changes"], products) if products else ((), (), ())
+        pairs = Pairs(
+            self._nothing(here, factors.n_neurons).most, tuple(Pair(*pair) for pair in zip(*sides, strict=True))
+        )
+        numbers = {name: told[name] for name in ("age", "stuck", "exhausted")}
+        return LBFGSState(here, spot(program, here, factors), pairs, tensors.get("scales"), **numbers)
 
     def step(self, program: Program, state: LBFGSState) -> LBFGSState:
         if state.stuck or state.at.factors.n_neurons == 0:
@@ -205,4 +233,5 @@ class LBFGS(Method[LBFGSState]):
 
     def point(self, program: Program, state: LBFGSState) -> Point:
         factors = compress(state.here.leave(state.at.factors))
+        program.operator.shards.check_same(factors.left, factors.right, factors.gate)
         return Point.of(factors, program.operator.forward_factors(factors))
