@@ -16,10 +16,11 @@ from typing_extensions import TypeVar
 
 from provenet.blocks import Block, OnData
 from provenet.blocks.outputs import batch_size, outputs_in_batches
-from provenet.gates import Gates, pattern_key
+from provenet.gates import Gates, pattern_keys
 from provenet.gauges import Bounds, Gauge
 from provenet.gauges.prox.mixed import Penalty
 from provenet.losses import Loss
+from provenet.memory.plan import MemoryPlan
 from provenet.nn import Standardised, TwoLayer
 from provenet.nn.standardised import core
 from provenet.operators import Operator
@@ -109,6 +110,7 @@ class Problem:
     ``mask`` (n, s) says which tokens count, None: all.  ``growth``: how many gates `solve` may let it grow to, in each
     group of features; None: it has those it has.  ``scaling``: X and Y are standardised, from raw ones, by this; what
     is penalised are weights of standardised features, and objectives are in units of standardised targets.
+    ``memory``: where samples are in shards, of which X reads some at a time, what it takes; printed, in words.
     """
 
     statement: Statement
@@ -120,6 +122,7 @@ class Problem:
     units: Units
     growth: int | None = None
     scaling: Scaling | None = None
+    memory: MemoryPlan | None = None
 
     def __repr__(self) -> str:
         shapes = [" × ".join(map(str, part.shape)) for part in (self.X, self.loss.target)]
@@ -254,11 +257,11 @@ class Problem:
         rows = self.on_data.groups
         for b in torch.unique(group).tolist():
             mine = torch.nonzero(own == b).flatten()
-            known = {pattern_key(self.patterns[k]): k for k in mine.tolist()}
+            known = dict(zip(pattern_keys(self.patterns[mine]), mine.tolist(), strict=True))
             members = torch.nonzero(group == b).flatten()
             distinct, which = torch.unique(gates[members].to(torch.float64), dim=0, return_inverse=True)
             patterns, _ = rows[b].patterns(distinct)
-            names = [known.get(pattern_key(pattern)) for pattern in patterns]
+            names = [known.get(key) for key in pattern_keys(patterns)]
             if None in names:
                 raise ValueError(
                     "network: a neuron's gate is none of the problem's gates. Formulate the problem with "

@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from provenet import batches
 from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates.conditions import rank_conditions
 from provenet.certificates.gap import DualPoint, Gap, duality_gap, judged, relative_gap, with_intercept
+from provenet.data.shards import Shards
 from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, in_words, read_penalty, written
 from provenet.problem import Problem, Program
@@ -171,6 +173,21 @@ def network_certificate(
     network's own forward pass and weight decay, the dual from the gradient of the loss there; or from ``theta``, the
     dual point of an earlier certificate, where that is of these samples and proves more.
     """
+    with batches.within(None if problem.memory is None else problem.memory.left):
+        try:
+            return _network_certificate(problem, network, tol, theta)
+        finally:  # after it, for they might change meanwhile; where it fails, they may be the reason
+            check_same_data(problem)
+
+
+def check_same_data(problem: Problem) -> None:
+    """That samples which are not in memory are those that the problem was posed on."""
+    samples: Any = problem.X
+    if isinstance(samples, Shards):
+        samples.check_unchanged()
+
+
+def _network_certificate(problem: Problem, network: nn.Module, tol: float, theta: Tensor | None) -> Certificate:
     network = copy.deepcopy(problem.inward(network)).to(dtype=torch.float64).eval()
     if problem.activation == "relu":  # its primal is its own forward pass, whatever its neurons' arrangements are
         prediction, factors, bias = relu_point(problem, network)

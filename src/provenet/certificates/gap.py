@@ -100,13 +100,20 @@ def judged(program: Program, theta: Tensor, final: bool = True) -> DualPoint:
     return _bounded(program, program.loss.admissible(theta), final)[0]
 
 
+def _size(program: Program, theta: Tensor) -> float:
+    """The power of two next to Θ's largest entry, of all processes' rows; infinite where one is not finite."""
+    finite = bool(torch.isfinite(theta).all())
+    largest = program.operator.shards.largest(float(theta.abs().max()) if finite else math.inf)
+    return math.inf if largest == math.inf else power_of_two(theta.new_tensor(largest))
+
+
 def _enough(program: Program, theta: Tensor, wanted: float) -> float:
     """About the largest polar_max with which Θ proves the bound ``wanted``; zero where none near β does."""
 
     def proves(share: float) -> bool:
         return dual_point(program, theta, (1 + share) * program.beta, BoundKind.EXACT).lower >= wanted
 
-    if not bool(torch.isfinite(theta).all()) or not proves(0.0):
+    if _size(program, theta) == math.inf or not proves(0.0):
         return 0.0
     low, high = 0.0, _FARTHEST
     for _ in range(_HALVINGS):
@@ -122,20 +129,20 @@ def _bounded(
 
     Compared with a little less than β, they are known to a tenth of that little, where they are β; or as well as
     ``enough`` says."""
-    if not bool(torch.isfinite(theta).all()):
+    size = _size(program, theta)
+    if size == math.inf:
         unknown = theta.new_full((1,), math.inf)
         return DualPoint(theta, math.inf, BoundKind.EXACT, -math.inf), Bounds(torch.zeros_like(unknown), unknown)
-    size = power_of_two(theta)
     pull = -theta / size
     hidden = rounding(program, pull)
     short = max(enough / size - hidden, 0.0)
     lost = math.inf if final or tol == 0 else short
     asked = Asked((1 - min(tol, _MOST_TOL)) * program.beta / size, short, lost)
     polar = polar_bounds(program.operator, program.gauge, pull, final, asked)
-    largest = size * (float(polar.upper.max()) + hidden)
+    polar_max = size * (float(polar.upper.max()) + hidden)
     stack = None if polar.stack is None else size * polar.stack
     bounds = replace(polar, lower=size * polar.lower, upper=size * polar.upper, stack=stack)
-    return dual_point(program, theta, largest, polar.kind), bounds
+    return dual_point(program, theta, polar_max, polar.kind), bounds
 
 
 def dual_point(program: Program, theta: Tensor, polar_max: float, bound: BoundKind) -> DualPoint:

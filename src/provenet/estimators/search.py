@@ -15,10 +15,12 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
 
+from provenet.data.sharded import comes_in_shards
 from provenet.estimators.base import TrainingData
 from provenet.estimators.beta import USUAL, Beta, parse_beta
 from provenet.estimators.budget import Budget
 from provenet.estimators.settings import ManyBetas
+from provenet.estimators.together import refuse_together
 from provenet.problem import Problem
 from provenet.solvers import Limits, Solution, Status
 from provenet.solvers.path import along, beta_grid
@@ -57,6 +59,7 @@ class BetaSearch(ManyBetas):
 
     def _train(self: Any, data: TrainingData) -> Solution:
         """One search after the other, where there are several choices; Ctrl-C ends them with those that are done."""
+        refuse_together("betas", "Choose beta on some rows in one process, and fit all with ProvenClassifier(beta=…).")
         budget, choices, tried = Budget(self.max_seconds), self._choices(), []
         for k, (activation, gates) in enumerate(choices):
             model = copy.copy(self)
@@ -74,6 +77,13 @@ class BetaSearch(ManyBetas):
             self.whitening_ = model.whitening_
         return self.path_[best]
 
+    def _in_shards(self, X: Any, limit: int | None) -> bool:
+        if comes_in_shards(X):
+            raise ValueError(
+                "X: folds are taken of arrays, not of shards; choose beta on a part that fits into memory."
+            )
+        return False
+
     def _choices(self: Any) -> list[tuple[str, Any]]:
         """Activations and gates to try; a linear network has no gates to choose."""
         activations, gates = _several(self.activation), _several(self.gates)
@@ -89,6 +99,7 @@ class BetaSearch(ManyBetas):
         folds = list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
         with budget.within():
             problem = self._formulate(data, self._middle(), seed)
+        self._say_memory(problem)
         grid = np.array(self._grid(problem))
         self.path_, interrupted = self._follow(problem, grid, budget.left(len(folds) + 1))
         if not self.path_:

@@ -62,7 +62,14 @@ class Settings:
     max_seconds: float | None = setting(
         None, "a limit of the whole fit, with its gates and folds; the certificate may take a second or a tenth more"
     )
-    verbose: int = setting(0, "1 prints each look at the gap, and how long gates took")
+    memory_limit: str | int | None = setting(
+        None,
+        '"4GB", or bytes: what a fit may allocate beyond what the process has; data whose copies would take more than '
+        "a quarter of it are gone over in shards, and a limit below the least that works is refused",
+    )
+    verbose: int = setting(
+        0, "1 prints each look at the gap, how long gates took, and what memory data in shards will take"
+    )
     random_state: Any = setting(0, "for the gates that are sampled")
     whiten: bool = setting(
         False,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import torch
@@ -14,6 +13,7 @@ from provenet.operators import Operator
 from provenet.polar.frobenius import deflated_bound
 from provenet.polar.krylov import products_of
 from provenet.polar.lanczos import spectral_bounds
+from provenet.ranks.context import least
 
 LARGE_BYTES = 256 * 2**20  # a stack up to this size is formed, and so is that of some gates at a time
 _SMALL_SIDE = 400  # an eigenproblem of this size is cheap enough for every look
@@ -61,9 +61,11 @@ def _exact(operator: Operator, final: bool) -> bool:
     small, large = min(p, q), max(p, q)
     if p * q * operator.dtype.itemsize <= LARGE_BYTES and small <= _SMALL_SIDE:
         return True
-    work = gates * (2.0 * small**2 * large + 4.0 * small**3 + 2.0 * math.prod(operator.output_shape[:-1]) * p * q)
+    work = gates * (2.0 * small**2 * large + 4.0 * small**3 + 2.0 * operator.kernel_rows * p * q)
     room = operator.dtype.itemsize * (5 * p * q + 3 * small**2)
-    return final and work <= min(_FINAL_WORK, _SPEED * deadline.left()) and memory.fits(room, _FINAL_SHARE)
+    if not final or work > min(_FINAL_WORK, _SPEED * deadline.left()):
+        return False
+    return least(float(memory.fits(room, _FINAL_SHARE))) > 0
 
 
 def _by_gates(operator: Operator, gauge: Gauge, theta: Tensor, asked: Asked) -> Bounds:
@@ -80,5 +82,6 @@ def _by_gates(operator: Operator, gauge: Gauge, theta: Tensor, asked: Asked) -> 
 def _noise(operator: Operator, theta: Tensor) -> float:
     """What rounding does to G v, v a unit vector: at √n of the worst case, as roundings that know nothing of each
     other add up (Higham and Mary 2019).  The worst case is added where the polar enters a certificate."""
-    worst = operator.rounding(theta) * (1 + (operator.p + operator.q) / operator.output_shape[0])
-    return 6 * worst / operator.output_shape[0] ** 0.5
+    n = operator.shards.n
+    worst = operator.rounding(theta) * (1 + (operator.p + operator.q) / n)
+    return 6 * worst / n**0.5

@@ -18,7 +18,7 @@ from torch import Tensor
 from provenet import deadline
 from provenet.formulation import pose
 from provenet.formulation.trainee import BlockTrainee
-from provenet.gates import pattern_key
+from provenet.gates import pattern_keys
 from provenet.gates.pool import Pool
 from provenet.problem import Problem
 from provenet.solvers.loop import Limits
@@ -151,7 +151,7 @@ def _carried(factors: Factors, old: Problem, new: Problem) -> Factors:
 
     def keys(problem: Problem) -> list[tuple[int, bytes]]:
         group = [0] * len(problem.patterns) if problem.gates.group is None else problem.gates.group.tolist()
-        return [(b, pattern_key(pattern)) for b, pattern in zip(group, problem.patterns, strict=True)]
+        return list(zip(group, pattern_keys(problem.patterns), strict=True))
 
     known = {key: k for k, key in enumerate(keys(new))}
     place = torch.tensor([known[key] for key in keys(old)], dtype=torch.long)

@@ -17,14 +17,15 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet.certificates import Gap
 from provenet.problem import Program
-from provenet.solvers.loop import Method, Point
+from provenet.solvers.loop import Kept, Method, Point
 from provenet.solvers.needs import NUCLEAR
 from provenet.solvers.neurons.lbfgs.amplitudes import amplitudes
 from provenet.solvers.neurons.lbfgs.atoms import wanted
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot, spot
-from provenet.solvers.neurons.lbfgs.pairs import Pairs
+from provenet.solvers.neurons.lbfgs.pairs import Pair, Pairs
 from provenet.solvers.neurons.lbfgs.scales import inverse_scales
 from provenet.solvers.neurons.lbfgs.search import wolfe_step
 from provenet.solvers.neurons.place import compress
@@ -37,6 +38,8 @@ _RENEWED = 15  # steps after which scales are looked at anew
 _FINE = 1e-4  # a relative gap from which on float64 pays
 _BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth adding, while the gap is larger
 _PER_GATE = 2.5  # neurons a gate that is open has, about
+_REMEMBERED = 12  # of a limit of memory, one part in so many is for steps that are remembered
+_FEWEST_PAIRS = 5
 _ROWS_CALLS, _CALLS = 9e6, 4e7  # what a step's many small calls take, besides those of the loss: where A is a product
 # with rows behind gates, and elsewhere, where it also takes more steps
 _EACH_OUTPUT = 300.0, 25.0  # work of losses for each number of a prediction, and more for each neuron
@@ -68,8 +71,11 @@ class LBFGS(Method[LBFGSState]):
 
     name = "lbfgs"
     needs = (NUCLEAR,)
+    together = True
+    resumes = True
     check_every = 25
     max_steps = 20_000
+    shards = True
 
     def pause(self, program: Program, step: int) -> int:
         """Looks, with A* in float64, take no more than a third of what steps do; more at first, while neurons are
@@ -83,8 +89,11 @@ class LBFGS(Method[LBFGSState]):
     def memory(self, program: Program) -> int:
         """The operator in float32, turned; what was remembered of steps; hidden values and their gates."""
         op, neurons = program.operator, self._neurons(program)
-        data = op.kernel_rows * op.p * 3 + op.held_bytes // 2
-        seen = 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1])
+        if op.in_shards:
+            return 0  # the plan of their memory has counted it: it takes what there is
+        share = op.output_shape[0] / op.shards.n  # of all samples, those of this process
+        data = share * (op.kernel_rows * op.p * 3 + op.held_bytes // 2)
+        seen = share * 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1])
         remembered = 4 * self.memory_pairs * neurons * (op.p + op.q)
         return 4 * math.ceil(data + seen + remembered) + 16 * math.prod(op.output_shape) * 8
 
@@ -118,7 +127,38 @@ class LBFGS(Method[LBFGSState]):
 
     def _begun(self, program: Program, here: Coordinates, factors: Factors) -> LBFGSState:
         here = here.opened(factors.gate)
-        return LBFGSState(here, spot(program, here, here.enter(factors)), Pairs(self.memory_pairs))
+        return LBFGSState(here, spot(program, here, here.enter(factors)), self._nothing(here, factors.n_neurons))
+
+    def _nothing(self, here: Coordinates, neurons: int) -> Pairs:
+        """What is remembered of steps at first: fewer of them than asked for, where memory is limited."""
+        op = here.operator
+        fitting = batches.share(_REMEMBERED) // max(2 * neurons * (op.p + op.q) * op.dtype.itemsize, 1)
+        return Pairs(min(self.memory_pairs, max(fitting, _FEWEST_PAIRS)))
+
+    def kept(self, state: LBFGSState) -> Kept:
+        factors, pairs = state.at.factors, state.pairs.known
+        tensors = {"left": factors.left, "right": factors.right, "gate": factors.gate}
+        if pairs:
+            steps, changes, _ = zip(*pairs, strict=True)
+            tensors |= {"steps": torch.stack(steps), "changes": torch.stack(changes)}
+        if state.scales is not None:
+            tensors["scales"] = state.scales
+        told = {"age": state.age, "stuck": state.stuck, "exhausted": state.exhausted}
+        return told | {"products": [pair.product for pair in pairs]}, tensors
+
+    def resumed(self, program: Program, kept: Kept) -> LBFGSState:
+        told, tensors = kept
+        factors = Factors(tensors["left"], tensors["right"], tensors["gate"])
+        begun = torch.float32 if self.single else torch.float64
+        here = Coordinates.of(program, begun)
+        here = (here if factors.left.dtype == begun else here.finer(program)).opened(factors.gate)
+        products = told["products"]
+        sides = (tensors["steps"], tensors["changes"], products) if products else ((), (), ())
+        pairs = Pairs(
+            self._nothing(here, factors.n_neurons).most, tuple(Pair(*pair) for pair in zip(*sides, strict=True))
+        )
+        numbers = {name: told[name] for name in ("age", "stuck", "exhausted")}
+        return LBFGSState(here, spot(program, here, factors), pairs, tensors.get("scales"), **numbers)
 
     def step(self, program: Program, state: LBFGSState) -> LBFGSState:
         if state.stuck or state.at.factors.n_neurons == 0:
@@ -128,7 +168,7 @@ class LBFGS(Method[LBFGSState]):
             scales = inverse_scales(program, here, at, age)
         there = wolfe_step(program, here, at, state.pairs.direction(at.gradient, scales))
         if there is None:  # what is remembered may mislead; by itself the gradient does not, up to rounding
-            forget = Pairs(self.memory_pairs)
+            forget = self._nothing(here, at.factors.n_neurons)
             return replace(state, pairs=forget, scales=scales, stuck=not state.pairs.known)
         pairs = state.pairs.after(there.weights - at.weights, there.gradient - at.gradient)
         return replace(state, at=there, pairs=pairs, scales=scales, age=age + 1)
@@ -152,7 +192,7 @@ class LBFGS(Method[LBFGSState]):
         """The same neurons in float64."""
         here = state.here.finer(program)
         fine = self._begun(program, here, state.here.leave(state.at.factors))
-        return replace(fine, pairs=state.pairs.to(here.dtype), age=state.age)
+        return replace(fine, pairs=state.pairs.to(here.dtype, fine.pairs.most), age=state.age)
 
     def _joined(self, program: Program, state: LBFGSState, atoms: Factors) -> LBFGSState | None:
         """All neurons of the sizes that are best for their directions; those of none go.  None where it is no gain."""
@@ -170,7 +210,8 @@ class LBFGS(Method[LBFGSState]):
         if not there.value < state.at.value:
             return None
         before = int((kept < factors.n_neurons).sum())
-        pairs = state.pairs.carried(state.at.gradient.shape[1], kept[:before], len(kept) - before)
+        most = self._nothing(here, len(kept)).most
+        pairs = state.pairs.carried(state.at.gradient.shape[1], kept[:before], len(kept) - before, most)
         return replace(state, here=here, at=there, pairs=pairs, scales=None, stuck=False)
 
     def finished(self, state: LBFGSState) -> bool:
@@ -178,4 +219,5 @@ class LBFGS(Method[LBFGSState]):
 
     def point(self, program: Program, state: LBFGSState) -> Point:
         factors = compress(state.here.leave(state.at.factors))
+        program.operator.shards.check_same(factors.left, factors.right, factors.gate)
         return Point.of(factors, program.operator.forward_factors(factors))
