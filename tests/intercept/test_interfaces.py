@@ -35,7 +35,7 @@ def test_classifiers(loss: str, tmp_path: Path) -> None:
     assert network.bias.shape == (3,)
     assert network.network.fit_intercept, "hidden units keep their biases"
     assert "network.bias" in network.state_dict()
-    assert model.certificate_.relative_gap <= 1e-4
+    assert model.certificate_.relative_gap <= 1e-3
     if loss == "softmax":
         shares = model.predict_proba(X).mean(0)
         np.testing.assert_allclose(shares, [(k == LABELS).mean() for k in "abc"], atol=1e-9)
