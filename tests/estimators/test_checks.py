@@ -1,5 +1,7 @@
-"""scikit-learn's own checks.  One asks for predictions equal to seven digits where a method that multiplies in float32
-stops anywhere within tol: that weights repeat samples is tested in `test_auto_beta`, at a small tol."""
+"""scikit-learn's own checks.
+
+One asks for predictions equal to seven digits where a method that multiplies in float32 stops anywhere within tol: that
+weights repeat samples is tested in `test_auto_beta`, at a small tol."""
 
 from __future__ import annotations
 
