@@ -91,6 +91,7 @@ def pose_in_shards(
     standardize: bool | Scaling = False,
 ) -> Problem:
     """The statement on data in shards; arguments as `pose` has them.  limit: bytes that all of it may take."""
+    wanted = wanted.without_training()
     _check(statement, wanted, mask)
     X, Y = as_shards(X, Y)
     block, n = statement.block, len(X)
