@@ -137,7 +137,7 @@ def test_fewer_steps_are_remembered_where_memory_is_short() -> None:
 
 def test_estimators_say_what_they_will_take(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     np.save(tmp_path / "X.npy", X)
-    reference = pn.ProvenClassifier(**SETTINGS).fit(X, LABELS)
+    reference = pn.ProvenClassifier(gates="gaussian", **SETTINGS).fit(X, LABELS)  # as shards have them
     assert "memory" not in capsys.readouterr().out
     found = pn.ProvenClassifier(memory_limit="14MB", verbose=1, **SETTINGS).fit(tmp_path / "X.npy", LABELS)
     assert "memory: up to " in capsys.readouterr().out
@@ -231,3 +231,9 @@ def test_moments_of_shards_are_those_of_all_samples() -> None:
         assert parts.scaling.near(whole.scaling)
         assert parts.scaling.scale[4] == 0
         assert torch.allclose(parts.X[0:50], whole.X[:50], rtol=1e-9, atol=1e-9)
+
+
+def test_shards_have_gaussian_gates_and_no_search_for_beta_unless_told() -> None:
+    found = pn.ProvenClassifier(memory_limit="14MB", n_gates=6, tol=0.1).fit([(X, LABELS)])
+    assert found.solution_.problem.statement.sampler == "gaussian"
+    assert "shards" in str(found.beta_search_)
