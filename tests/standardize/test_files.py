@@ -64,7 +64,10 @@ def test_solutions_and_networks_by_hand(tmp_path: Path) -> None:
 
 
 def test_what_is_not_standardised_is_written_as_before(tmp_path: Path) -> None:
-    pn.save(pn.ProvenClassifier(n_gates=4, standardize=False).fit(X[:, 2:], y > 1033), tmp_path / "model")
+    pn.save(
+        pn.ProvenClassifier(n_gates=4, standardize=False, fit_intercept=True).fit(X[:, 2:], y > 1033),
+        tmp_path / "model",
+    )
     header = json.loads((tmp_path / "model" / "model.json").read_text())
     assert header["version"] == 1
     del header["estimator"]["settings"]["standardize"]  # as folders from before have none
