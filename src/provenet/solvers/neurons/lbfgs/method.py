@@ -94,11 +94,12 @@ class LBFGS(Method[LBFGSState]):
         rows = op.gated_rows is not None
         look = 2 * task.product / self._rest(task)
         bent = 3 if loss.quadratic else 1 if loss.kink is None else _KINKED
-        each = max(55 * task.decades - 30, 50) if rows else max(100 * task.decades - 50, 50)
+        easy, each = (0.0, 55 * task.decades - 30) if rows else (0.5, 100 * task.decades - 50)
+        steps = max(each, 50) * max(task.hardship, easy) * bent
         alone, with_neurons = _EACH_OUTPUT
         losses = task.loss_calls + (alone + with_neurons * self._neurons(program)) * task.outputs
         step = self._step_work(task) + look + losses + (_ROWS_CALLS if rows else _CALLS)
-        return Offer(self.memory(program), 16.0 * op.p**3, step, each * max(task.hardship, 0.5) * bent, starts=True)
+        return Offer(self.memory(program), 16.0 * op.p**3, step, steps, starts=True)
 
     def _neurons(self, program: Program) -> float:
         op = program.operator
