@@ -1,6 +1,8 @@
 # make demo   set up .venv, fit real data, leave a report to look at
 # make test   set up .venv, run the tests; test-other-cpu: the numerical ones, as on a CPU without AVX
 # make bench  compare with other solvers; some of it: make bench ROWS='gated relu'
+# make docs   the site, into site/; its examples are run
+# make wheel  the wheel, installed and tried in an environment of its own
 # make lint   formatting, lints, types
 
 PYTHON ?= python3
@@ -12,7 +14,7 @@ INSTALL := $(PIP) install --quiet -c constraints.txt --no-build-isolation torch=
 SETTINGS := pyproject.toml constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: demo test test-other-cpu bench lint format clean
+.PHONY: demo test test-other-cpu bench docs wheel lint format clean
 
 demo: $(VENV)/.ready
 	$(BIN)/provenet demo
@@ -31,6 +33,18 @@ test-other-cpu: $(VENV)/.ready-dev
 bench: $(VENV)/.ready-bench
 	$(BIN)/python -m benchmarks $(ROWS)
 
+# strict: a broken link, a page outside the menu or an example that fails ends it
+docs: $(VENV)/.ready-docs
+	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --quiet
+	@echo "site/index.html"
+
+wheel: $(VENV)/.build
+	rm -rf dist && $(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+	$(PYTHON) -m venv --clear dist/venv
+	dist/venv/bin/python -m pip --disable-pip-version-check install --quiet -c constraints.txt torch==2.13.0 dist/*.whl
+	cd dist && venv/bin/provenet --version && venv/bin/provenet demo --out tried
+	@rm -rf dist/venv dist/tried
+
 lint: $(VENV)/.ready-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
@@ -41,7 +55,7 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo dist site docs/examples .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # a stamp, not the interpreter: a half-made environment is made again
 $(VENV)/.made:
@@ -64,4 +78,8 @@ $(VENV)/.ready-dev: $(VENV)/.build
 
 $(VENV)/.ready-bench: $(VENV)/.build
 	$(INSTALL) -e '.[bench]'
+	@touch $@ $(VENV)/.ready
+
+$(VENV)/.ready-docs: $(VENV)/.build
+	$(INSTALL) -e '.[docs]'
 	@touch $@ $(VENV)/.ready

@@ -15,7 +15,7 @@ FLOORS = (
     {"deadline", "memory", "space", "batches", "word", "vectors", "files"},
     {"variable", "verify", "cones"},
     {"operators", "losses", "gauges", "gates", "nn", "data"},
-    {"polar", "blocks"},
+    {"polar", "blocks", "scaling"},
     {"statement"},
     {"problem"},
     {"formulation", "certificates", "reductions"},
@@ -25,7 +25,7 @@ FLOORS = (
     {"layerwise"},
     {"io"},
     {"report"},
-    {"bench"},
+    {"bench", "reproduce"},
     {"cli"},
     {"testing"},
 )

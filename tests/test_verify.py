@@ -122,6 +122,7 @@ FORMS = [  # block, the shape of a sample, settings, (p, q) for three outputs
     ("mlp", (4,), {}, (4, 3)),
     ("mlp", (4,), {"fit_intercept": True}, (5, 3)),
     ("cnn", (2, 5, 4), {"kernel": (2, 3), "padding": (1, 0), "pool": 2}, (12, 12)),
+    ("cnn", (2, 5, 4), {"kernel": (2, 3), "padding": (1, 0), "pool": 2, "fit_intercept": True}, (13, 12)),
     ("cnn", (1, 7), {"stride": 2, "padding": 2, "dilation": 2, "pool": POOL}, (3, 6)),
     ("attention", (3, 2), {"scale": "sqrt_d"}, (4, 6)),
     ("mixer", (3, 2), {}, (9, 6)),

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+_GRACE, _GRACE_SHARE = 1.0, 0.1  # seconds, and of a limit: the longer
 SPEED = 2e9  # multiply-adds a second that factorisations reach at least, on one core
 
 
@@ -35,6 +36,11 @@ def within(seconds: float | None) -> Iterator[None]:
         yield
     finally:
         _ENDS.reset(token)
+
+
+def grace(seconds: float) -> float:
+    """What a proof may take beyond a limit of so many seconds."""
+    return max(_GRACE, _GRACE_SHARE * seconds)
 
 
 def over() -> bool:

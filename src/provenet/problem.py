@@ -20,9 +20,12 @@ from provenet.gates import Gates, pattern_key
 from provenet.gauges import Bounds, Gauge
 from provenet.gauges.prox.mixed import Penalty
 from provenet.losses import Loss
-from provenet.nn import TwoLayer
+from provenet.memory.plan import MemoryPlan
+from provenet.nn import Standardised, TwoLayer
+from provenet.nn.standardised import core
 from provenet.operators import Operator
 from provenet.polar import polar_bounds
+from provenet.scaling import Scaling
 from provenet.space import Placed, Space
 from provenet.statement import Scope, Statement
 from provenet.variable import Factors, Neurons
@@ -105,7 +108,9 @@ class Problem:
     """A statement on data X, Y (in ``loss``), in the data's own units; ``program`` is the same in normalised ``units``.
 
     ``mask`` (n, s) says which tokens count, None: all.  ``growth``: how many gates `solve` may let it grow to, in each
-    group of features; None: it has those it has.
+    group of features; None: it has those it has.  ``scaling``: X and Y are standardised, from raw ones, by this; what
+    is penalised are weights of standardised features, and objectives are in units of standardised targets.
+    ``memory``: where samples are in shards, of which X reads some at a time, what it takes; printed, in words.
     """
 
     statement: Statement
@@ -116,6 +121,8 @@ class Problem:
     program: Program
     units: Units
     growth: int | None = None
+    scaling: Scaling | None = None
+    memory: MemoryPlan | None = None
 
     def __repr__(self) -> str:
         shapes = [" × ".join(map(str, part.shape)) for part in (self.X, self.loss.target)]
@@ -181,12 +188,25 @@ class Problem:
         return replace(self, statement=statement, program=program)
 
     def network(self, factors: Factors) -> nn.Module:
-        """The network of factors in normalised units; a free intercept is the best for them."""
+        """The network, on this problem's X, of factors in normalised units; a free intercept is the best for them."""
         relu = self.activation == "relu"
         gates = None if self.gate_vectors is None or relu else self.gate_vectors[factors.gate]
         group = None if self.gates.group is None else self.gates.group[factors.gate]
         network = self.block.network(factors.scaled(self.units.z**0.5), gates, self.readout, group, relu)
         return self.with_best_bias(network)
+
+    def outward(self, network: nn.Module) -> nn.Module:
+        """A network of this problem's X as one of the user's samples: raw ones, where it standardises them."""
+        return network if self.scaling is None else self.scaling.around(network)  # type: ignore[arg-type]
+
+    def inward(self, network: nn.Module) -> nn.Module:
+        """Back from `outward`; a network that does not standardise is one of this problem's X already."""
+        if isinstance(network, Standardised) and not (self.scaling and self.scaling.is_that_of(network)):
+            raise ValueError(
+                "network: it standardises its samples, and the problem does not do so by the same means and scales; "
+                "pose it with standardize=True on the data of the fit, or certify the module on raw data."
+            )
+        return core(network)
 
     def with_best_bias(self, network: TwoLayer) -> TwoLayer:
         """A network with the best free intercept for its neurons, where the problem has one."""
@@ -200,6 +220,7 @@ class Problem:
 
     def neurons(self, network: nn.Module) -> Neurons:
         """The network's weights, checked to be of this problem's shape and activation; in the user's units."""
+        network = self.inward(network)
         neurons = self.block.neurons(network, self.readout)
         p, q = self.program.operator.p, self.program.operator.q
         if neurons.first.shape[1] != p or neurons.second.shape[1] != q:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from provenet.blocks import MLP, Block, with_intercept
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, as_penalty, written
-from provenet.losses import LOSSES, Free, Loss
+from provenet.losses import LOSSES, Free, Loss, Shiftable
 from provenet.nn.base import check_activation, check_readout
 from provenet.word import Word
 
@@ -79,10 +79,10 @@ class Statement:
             raise ValueError(f"readout: block {self.block.name!r} has one output a sample, no tokens; choose 'mean'.")
         check_penalty(self.penalty, self.block, self.activation)
         check_beta(self.beta)
-        if self.free_intercept and self.loss.balanced is Loss.balanced:
+        if self.free_intercept and not issubclass(self.loss, Shiftable):
             raise ValueError(
                 f"fit_intercept: 'free' needs a loss that says how to balance a dual point and which constant is best "
-                f"(`Loss.balanced`, `Loss.shift`), which {self.loss.name!r} does not."
+                f"(`provenet.losses.Shiftable`), which {self.loss.name!r} does not."
             )
 
     @property
@@ -104,7 +104,9 @@ class Statement:
         """The loss on targets (n, …, c), the samples with weights (n,), the tokens there that ``mask`` (n, s) says."""
         try:
             loss = self.loss(target, weight, **self.loss_settings)
-            return Free(loss, mask if self.readout == "tokens" else None) if self.free_intercept else loss
+            if self.free_intercept and isinstance(loss, Shiftable):
+                return Free(loss, mask if self.readout == "tokens" else None)
+            return loss
         except TypeError as error:
             found = dict(self.loss_settings)
             raise ValueError(f"loss_settings: {found!r} do not fit loss {self.loss.name!r} ({error}).") from None

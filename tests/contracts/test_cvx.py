@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import sys
 
+import numpy as np
 import pytest
 
 import provenet as pn
 from provenet.operators import MLPOperator
 from provenet.problem import Program
+from provenet.solvers.loop import Limits, run
 from provenet.solvers.reference.cvx import CVX, matrix
 from provenet.testing.bank import make_case
 
@@ -43,3 +45,17 @@ def test_programs_too_large_are_refused() -> None:
     refusal = CVX().refuses(Program(huge, program.loss, program.gauge, program.beta))
     assert refusal is not None
     assert "entries" in refusal
+
+
+def test_semidefinite_matrices_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clarabel would take gigabytes for these, and minutes between two looks at its clock."""
+    draw = np.random.default_rng(0)
+    problem = pn.formulate("mlp", draw.standard_normal((200, 120)), draw.standard_normal((200, 8)), gates=5, beta=1.0)
+    ended = run(CVX(), problem.program, Limits(1e-6, max_seconds=5.0))
+    assert ended.status is pn.Status.STALLED  # it was not begun
+    assert ended.seconds < 2
+    monkeypatch.setattr("provenet.memory.available_bytes", lambda: 2**31)
+    with pytest.raises(MemoryError, match="'cvx'"):
+        pn.solve(problem, "cvx")
+    one = pn.formulate("mlp", draw.standard_normal((200, 120)), draw.standard_normal((200, 1)), gates=5, beta=1.0)
+    assert CVX().memory(one.program) < 2**24  # vectors need no such matrix

@@ -53,11 +53,25 @@ def test_a_wrong_adjoint_is_found() -> None:
 
 
 def test_what_restrict_copies_is_counted() -> None:
-    """A column of the pattern for every gate."""
+    """A column of the pattern for every gate, as truth values and, while that is little, as numbers."""
     op = operator(7, 3, 5, 2)
-    assert op.held_bytes == 7 * 5 * 8
-    assert op.restrict(torch.tensor([4, 1])).held_bytes == 7 * 2 * 8
-    assert SignedOperator.both(op).held_bytes == 7 * 10 * 8
+    assert op.held_bytes == 7 * 5 * 9
+    assert op.restrict(torch.tensor([4, 1])).held_bytes == 7 * 2 * 9
+    assert SignedOperator.both(op).held_bytes == 7 * 10 * 9
+
+
+def test_a_large_pattern_is_never_held_as_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    few, many = operator(40, 3, 5, 2), operator(40, 3, 5, 2)
+    stack, residual = (torch.randn(*shape, dtype=torch.float64) for shape in ((5, 3, 2), (40, 2)))
+    expected = few.forward(stack), few.adjoint(residual)
+    monkeypatch.setattr(batches, "WAVE", 40 * 5 * 8 - 1)
+    found = many.forward(stack), many.adjoint(residual)
+    assert many.held_bytes == 40 * 5
+    numbers = [
+        name for name, value in vars(many).items() if isinstance(value, torch.Tensor) and value.is_floating_point()
+    ]
+    assert numbers == ["X"]
+    assert all(torch.equal(one, other) for one, other in zip(expected, found, strict=True))
 
 
 def test_groups_hold_what_their_parts_hold() -> None:

@@ -214,7 +214,7 @@ def stops(x: Array, settings: dict[str, Any]) -> list[range]:
 
 
 def patches(x: Array, settings: dict[str, Any]) -> Array:
-    """(K, channels·kernel), entry by entry; beyond the edge is zero."""
+    """(K, channels·kernel), entry by entry; beyond the edge is zero; a one at the end where there is a bias."""
     dims = x.ndim - 1
     kernel, dilation = each(settings["kernel"], dims), each(settings["dilation"], dims)
     table = []
@@ -225,7 +225,7 @@ def patches(x: Array, settings: dict[str, Any]) -> Array:
                 where = tuple(a + t * step for a, t, step in zip(at, tap, dilation, strict=True))
                 inside = all(0 <= w < size for w, size in zip(where, channel.shape, strict=True))
                 row.append(channel[where] if inside else 0.0)
-        table.append(row)
+        table.append([*row, 1.0] if settings["fit_intercept"] else row)
     return np.array(table)
 
 

@@ -16,12 +16,16 @@ QUICK = {"n_gates": 6, "tol": 1e-3}
 def test_what_is_said_is_what_is_meant() -> None:
     assert parse_beta(0.5) == parse_beta("0.5") == Beta(0.5)
     assert parse_beta(np.float32(0.5)) == Beta(0.5)
-    assert parse_beta("0.01max") == Beta(0.01, relative=True)
+    assert parse_beta("0.01max") == Beta(0.01, "max")
+    assert parse_beta("5e-4mean", ("mean", "max")) == Beta(5e-4, "mean")
+    assert Beta(5e-4, "mean").summed(200, lambda: 7.0) == pytest.approx(0.1)
     for said in (0.1, "0.1max", "1e-3max", 1 / 3):
         assert parse_beta(parse_beta(said).said) == parse_beta(said)
 
 
-@pytest.mark.parametrize("said", ["", "max", "lots", "0max", "-1", "nanmax", "infmax", 0, -1.0, True, None, [0.1]])
+@pytest.mark.parametrize(
+    "said", ["", "max", "lots", "1mean", "0max", "-1", "nanmax", "infmax", 0, -1.0, True, None, [0.1]]
+)
 def test_what_is_no_beta_is_refused(said) -> None:
     with pytest.raises(ValueError, match=r"^beta: "):
         pn.ProvenClassifier(beta=said, **QUICK).fit(X, y)

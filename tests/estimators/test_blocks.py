@@ -40,7 +40,9 @@ def test_a_classifier_of_every_block(name):
     np.testing.assert_allclose(clf.decision_function(X), logits[:, 1] - logits[:, 0], rtol=1e-9, atol=1e-12)
     assert clf.predict_proba(X).shape == (24, 2)
     assert clf.score(X, y) == np.mean(clf.predict(X) == y)
-    problem = pn.formulate(block, X, y == "warm", gates=4, loss="softmax", beta=0.2)
+    raw = clf.solution_.problem.scaling is None
+    assert raw == (block.name != "mlp")  # tables are standardised
+    problem = pn.formulate(block, X, y == "warm", gates=4, loss="softmax", beta=0.2, standardize=not raw)
     assert pn.certify(problem, clf.network_, tol=1e-3).primal == pytest.approx(clf.certificate_.primal, rel=1e-10)
 
 

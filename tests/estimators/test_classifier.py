@@ -41,7 +41,8 @@ def test_certificate_is_of_the_users_problem(blobs):
     """The same problem, posed by hand from the raw data, certifies the estimator's network."""
     X, y = blobs
     clf = classifier().fit(X, y)
-    problem = pn.formulate(pn.MLP(fit_intercept=True), X, y, gates=10, loss="softmax", beta=1.0, seed=0)
+    settings = {"gates": 10, "loss": "softmax", "beta": 1.0, "seed": 0, "standardize": True}
+    problem = pn.formulate(pn.MLP(fit_intercept=True), X, y, **settings)
     again = pn.certify(problem, clf.network_, tol=clf.tol)
     assert again.primal == pytest.approx(clf.certificate_.primal, rel=1e-12)
     assert again.holds(clf.tol)

@@ -216,7 +216,9 @@ def test_it_ends_where_smaller_betas_are_no_better(blobs):
     [([1, 2, 2, 2], 3, False), ([1, 2, 2, 1, 2], 3, True), ([3, 2, 1, 4], 3, False), ([3, 1, 1, 1], None, False)],
 )
 def test_enough_is_so_many_without_a_better_one(means, patience, ends):
-    assert seen_enough(np.array([means, means], dtype=float), patience) is ends
+    scores = np.array([means, means], dtype=float)
+    assert seen_enough([16.0, 8.0, 4.0, 2.0, 1.0], scores, patience) is ends
+    assert not seen_enough([1.0, 0.9, 0.8, 0.7, 0.6], scores, patience)  # neighbours
 
 
 def test_rules(blobs):

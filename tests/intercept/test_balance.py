@@ -9,7 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from provenet.losses import Free, Huber, Logistic, Loss, Softmax, Squared
+from provenet import deadline
+from provenet.losses import Free, Huber, Logistic, Loss, Softmax, Squared, softmax_shift
 from provenet.losses.balance import is_balanced
 from provenet.testing import check_loss
 from provenet.verify import intercept as second
@@ -136,3 +137,21 @@ def test_classes_far_apart_are_balanced_in_logarithms() -> None:
         gradient = Free(loss).gradient(at)
         assert 0 < float(gradient.abs().max()) < 1e-15
         assert float(gradient.sum(0).abs().max()) <= 1e-9 * float(gradient.abs().max())
+
+
+def test_the_best_constant_is_looked_for_no_longer_than_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where softmax is all steps the search is long; whatever it ends at is a constant that a network may have."""
+    draw = torch.Generator().manual_seed(0)
+    y = torch.eye(10, dtype=torch.float64)[torch.randint(0, 10, (400,), generator=draw)]
+    z = 1e5 * torch.randn(400, 10, generator=draw, dtype=torch.float64)
+    looks, real = [], softmax_shift._At.of
+    monkeypatch.setattr(softmax_shift._At, "of", staticmethod(lambda *at: (looks.append(1), real(*at))[1]))
+    best = Free(Softmax(y)).value(z)
+    long, short = len(looks), Free(Softmax(y))
+    looks.clear()
+    with deadline.within(0.0):
+        value, theta = short.value(z), short.dual_at(z)
+    assert len(looks) < 0.6 * long
+    assert float(best) <= float(value) == pytest.approx(float(short.value_at(z, short.intercept(z))), rel=1e-12)
+    assert is_balanced(theta)
+    assert float(-short.conjugate(theta * short.dual_scale(theta, 1.0))) <= float(best) * (1 + 1e-12)

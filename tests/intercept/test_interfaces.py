@@ -33,8 +33,8 @@ def test_classifiers(loss: str, tmp_path: Path) -> None:
     model = pn.ProvenClassifier(beta=0.5, loss=loss, **SMALL).fit(X, LABELS)
     network = model.network_
     assert network.bias.shape == (3,)
-    assert network.fit_intercept, "hidden units keep their biases"
-    assert "bias" in network.state_dict()
+    assert network.network.fit_intercept, "hidden units keep their biases"
+    assert "network.bias" in network.state_dict()
     assert model.certificate_.relative_gap <= 1e-4
     if loss == "softmax":
         shares = model.predict_proba(X).mean(0)
@@ -135,9 +135,13 @@ def test_damaged_and_older_folders(tmp_path: Path) -> None:
     pn.save(model, tmp_path)
     tensors, header = load_file(tmp_path / files.TENSORS), json.loads((tmp_path / files.MODEL).read_text())
 
+    claimed = json.loads((tmp_path / files.CERTIFICATE).read_text())
+
     def written(**changed: Any) -> None:
         save_file({**tensors, **changed}, tmp_path / files.TENSORS)
-        header["files"][files.TENSORS] = files._sha256((tmp_path / files.TENSORS).read_bytes())
+        (tmp_path / files.CERTIFICATE).write_text(json.dumps(claimed))
+        for name in (files.TENSORS, files.CERTIFICATE):
+            header["files"][name] = files._sha256((tmp_path / name).read_bytes())
         header["digest"] = files._digest(header)
         (tmp_path / files.MODEL).write_text(json.dumps(header))
 
@@ -152,7 +156,23 @@ def test_damaged_and_older_folders(tmp_path: Path) -> None:
     del tensors["bias"]
     header["version"] = 1
     written()
+    with pytest.raises(ValueError, match="free_intercept: the model has False, its certificate True"):
+        pn.load(tmp_path)
+    del claimed["free_intercept"]
+    written()
     assert not pn.load(tmp_path).saved_.statement.free_intercept
+
+
+def test_a_certificate_says_whether_the_intercept_is_free(tmp_path: Path) -> None:
+    from provenet.io import folder as files
+
+    for setting, free in (("free", True), (True, False)):
+        model = pn.ProvenRegressor(beta=0.5, n_gates=4, fit_intercept=setting).fit(X, Y)
+        assert model.certificate_.free_intercept is free
+        assert ("intercept" in str(model.certificate_)) is free
+        pn.save(model, tmp_path / str(free))
+        assert json.loads((tmp_path / str(free) / files.CERTIFICATE).read_text())["free_intercept"] is free
+        assert pn.load(tmp_path / str(free)).certificate_.free_intercept is free
 
 
 @pytest.mark.parametrize(

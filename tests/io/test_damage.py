@@ -78,7 +78,7 @@ def reseal(model, **changes):
     (model / "model.json").write_text(json.dumps(header))
 
 
-@pytest.mark.parametrize("version", [0, 3, "1", True, None, 1e9])
+@pytest.mark.parametrize("version", [0, 4, "1", True, None, 1e9])
 def test_unknown_versions(model, version):
     reseal(model, version=version)
     with pytest.raises(ValueError, match="format version"):

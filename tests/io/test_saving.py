@@ -146,7 +146,7 @@ def test_what_cannot_be_saved_is_refused(model, says, tmp_path):
 def test_model_json_is_readable(tmp_path):
     save(classifier().fit(X, LABELS), tmp_path / "model")
     header = json.loads((tmp_path / "model" / "model.json").read_text())
-    assert (header["format"], header["version"]) == ("provenet-model", 1)
+    assert (header["format"], header["version"]) == ("provenet-model", 3)  # of standardised data
     assert header["problem"]["block"] == "mlp"
     assert header["estimator"]["labels"]["classes_"]["values"] == ["no", "yes"]
     assert set(header["files"]) == {"model.safetensors", "certificate.json"}

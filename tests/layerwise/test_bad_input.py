@@ -68,8 +68,8 @@ def test_settings() -> None:
         ({"n_gates": 0}, "n_gates: a whole number from one on"),
         ({"epochs": 1.5}, "epochs: a whole number"),
         ({"rate": -1}, "rate: a positive"),
-        ({"beta": "lots"}, "beta: a positive number, '5e-4mean' or '0.01max'"),
-        ({"beta": "0mean"}, "beta: a positive number"),
+        ({"beta": "lots"}, "beta: 'lots' is neither a number nor one such as '5e-4mean' or '0.01max'"),
+        ({"beta": "0mean"}, "beta: it must be a positive, finite number"),
         ({"readout": "tokens"}, "has no tokens"),
     ):
         with pytest.raises(ValueError, match=match):

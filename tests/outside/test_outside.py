@@ -127,6 +127,11 @@ def test_the_interior_point_says_that_it_needs_another_loss() -> None:
         pn.solve(hinged(), "ipm")
 
 
+def test_a_loss_without_the_best_constant_has_no_free_intercept() -> None:
+    with pytest.raises(ValueError, match=r"^fit_intercept: .*Shiftable.*squared_hinge"):
+        pn.formulate("mlp", POINTS, LABELS, loss=SquaredHinge, beta=1.0, fit_intercept="free")
+
+
 # a gauge
 
 

@@ -167,11 +167,104 @@ def test_a_bias_of_the_last_layer_is_free() -> None:
     assert without == pn.certify(net, (X, Y), loss="squared", beta=BETA)
 
 
-def test_biases_that_are_no_part_of_the_block() -> None:
+def test_a_bias_of_the_convolution_is_the_weight_of_a_one_in_every_patch() -> None:
     X, Y = planar(9, 2)
-    conv = nn.Sequential(nn.Conv1d(1, 2, 2), nn.ReLU(), nn.Flatten(), nn.Linear(2, 2, bias=False)).double()
-    with pytest.raises(ValueError, match="the convolution has a bias"):
-        pn.certify(conv, (X[:, None], Y), loss="squared", beta=BETA)
+    torch.manual_seed(0)
+    conv = nn.Sequential(nn.Conv1d(1, 3, 2, padding=1), nn.ReLU(), nn.Flatten(), nn.Linear(9, 2, bias=False)).double()
+    found = pn.certify(conv, (X[:, None], Y), loss="squared", beta=BETA)
+    weights = sum(w.square().sum() for w in conv.parameters())
+    value = 0.5 * (conv(torch.tensor(X[:, None])) - torch.tensor(Y)).square().sum() + BETA / 2 * weights
+    assert found.primal == pytest.approx(float(value.detach()), rel=1e-12)
+    block = pn.CNN(kernel=2, padding=1, pool=3, fit_intercept=True)
+    best = pn.solve(pn.formulate(block, X[:, None], Y, "relu", 40, beta=BETA), tol=1e-2)
+    assert found.dual <= best.certificate.primal
+    better = found.improve()
+    assert better is not None
+    again = pn.certify(better, (X[:, None], Y), loss="squared", beta=BETA)
+    assert found.dual <= again.primal < found.primal
+
+
+def test_dropout_is_what_it_is_in_evaluation() -> None:
+    X, Y = planar(9, 2)
+    net = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 2)).double()
+    loose = nn.Sequential(nn.Identity(), nn.Dropout(0.3), net[0], net[1], nn.Dropout(0.5), net[2]).double()
+    asked = {"loss": "squared", "beta": BETA}
+    found = pn.certify(loose, (X, Y), **asked)
+    assert found.primal == pn.certify(net, (X, Y), **asked).primal
+    better = found.improve()
+    assert better is not None
+    assert [type(layer) for layer in better] == [type(layer) for layer in loose]  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_two_linear_layers_are_judged_among_linear_networks(bias: bool) -> None:
+    X, Y = planar(9, 2)
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(2, 3, bias=bias), nn.Dropout(), nn.Linear(3, 2, bias=False)).double().eval()
+    problem = pn.formulate(pn.MLP(fit_intercept=bias), X, Y, "linear", beta=BETA)
+    best = pn.solve(problem, tol=1e-8)
+    found = pn.certify(net, (X, Y), loss="squared", beta=BETA)
+    assert found.scope == "linear"
+    weights = sum(w.square().sum() for w in net.parameters())
+    value = 0.5 * (net(torch.tensor(X)) - torch.tensor(Y)).square().sum() + BETA / 2 * weights
+    assert found.primal == pytest.approx(float(value.detach()), rel=1e-12)
+    assert found.dual <= best.certificate.primal < found.primal
+
+
+class Own(nn.Module):
+    """As people write them: layers by name, functions between them."""
+
+    def __init__(self, between=torch.relu) -> None:
+        super().__init__()
+        self.body = nn.ModuleDict({"conv": nn.Conv1d(1, 2, 2), "pool": nn.AvgPool1d(1)})
+        self.fc1, self.fc2, self.drop = nn.Linear(2, 4), nn.Linear(4, 2), nn.Dropout()
+        self.head, self.between = nn.Linear(2, 2), between
+        self.convolves = False
+
+    def forward(self, x):
+        if self.convolves:
+            return self.head(self.body["pool"](self.between(self.body["conv"](x))).flatten(1))
+        return self.fc2(self.drop(self.between(self.fc1(x))))
+
+
+def test_the_two_layers_of_a_module_of_ones_own_are_named() -> None:
+    X, Y = planar(9, 2)
+    net, asked = Own().double(), {"loss": "squared", "beta": BETA}
+    plain = nn.Sequential(net.fc1, nn.ReLU(), net.fc2)
+    found = pn.certify(net, (X, Y), layers=("fc1", "fc2"), **asked)
+    assert found == pn.certify(plain, (X, Y), **asked)
+    better = found.improve()
+    assert isinstance(better, Own)
+    assert pn.certify(better, (X, Y), layers=("fc1", "fc2"), **asked).primal < found.primal
+    net.convolves = True
+    images = (X[:, None], Y)
+    pooled = nn.Sequential(net.body["conv"], nn.ReLU(), net.body["pool"], nn.Flatten(), net.head)
+    assert pn.certify(net, images, layers=("body.conv", "body.pool", "head"), **asked) == pn.certify(
+        pooled, images, **asked
+    )
+
+
+@pytest.mark.parametrize(
+    ("layers", "said"),
+    [
+        (("fc1",), "the first and the last layer"),
+        ("fc1", "the first and the last layer"),
+        (("fc1", "fc9"), "has no 'fc9'; its modules are"),
+        (("fc1", "drop"), "and then a Linear are needed, got Linear and Dropout"),
+        (("fc1", "drop", "fc2"), "goes average pooling"),
+        (("fc1", "head"), "computes something else"),  # another network than the one that is called
+    ],
+)
+def test_layers_that_are_not_those_of_the_module(layers: tuple, said: str) -> None:
+    net = Own().double()
+    net.head = nn.Linear(4, 2).double()
+    with pytest.raises(ValueError, match=said):
+        pn.certify(net, planar(9, 2), loss="squared", beta=BETA, layers=layers)
+
+
+def test_another_function_between_the_layers_is_found_out() -> None:
+    with pytest.raises(ValueError, match="computes something else"):
+        pn.certify(Own(torch.tanh).double(), planar(9, 2), loss="squared", beta=BETA, layers=("fc1", "fc2"))
 
 
 CONVOLUTIONS = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,10 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet.solvers.grow import grown
+from provenet.solvers.loop import Limits
 from provenet.solvers.path import path
+from provenet.solvers.solve import solve_quietly
 from provenet.testing.examples import EXAMPLES, Example
 
 RNG = np.random.default_rng(0)
@@ -68,3 +72,28 @@ def test_in_an_estimator() -> None:
     model = pn.ProvenRegressor(gates="grow", n_gates=16, beta=0.5, tol=1e-2).fit(X, y)
     assert model.certificate_.holds(1e-2)
     assert len(model.solution_.problem.patterns) > 3
+
+
+def test_steps_are_limited_as_a_whole() -> None:
+    problem = pn.formulate("mlp", X, y, gates="grow", n_gates=20, beta=0.05)
+    found = solve_quietly(problem, "apg", Limits(1e-9, max_steps=30))
+    assert 0 < found.steps <= 30
+    assert found.certificate.gap >= 0
+
+
+def test_no_solve_begins_after_the_end_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would have a second of its own for the certificate."""
+    began, asked = time.perf_counter(), []
+
+    def slow(problem: pn.Problem, start: object, limits: Limits) -> pn.Solution:
+        asked.append(limits)
+        return solve_quietly(replace(problem, growth=None), "apg", replace(limits, max_seconds=None, max_steps=20))
+
+    monkeypatch.setattr("provenet.solvers.grow.time.perf_counter", lambda: began + 10.0 * len(asked))
+    problem = pn.formulate("mlp", X, y, gates="grow", n_gates=20, beta=0.05)
+    found = grown(slow, problem, None, Limits(1e-9, max_seconds=5.0))
+    assert [limits.max_seconds for limits in asked] == [5.0]
+    assert found.seconds == 10.0
+    asked.clear()
+    grown(slow, problem, None, Limits(1e-9, max_seconds=15.0))
+    assert [limits.max_seconds for limits in asked] == [15.0, 5.0]

@@ -114,10 +114,10 @@ def test_remembered_steps_are_the_hessian_of_a_quadratic() -> None:
 def test_pairs_follow_the_neurons() -> None:
     step, change = torch.tensor([[1.0], [2.0], [0.5]]), torch.tensor([[1.0], [1.0], [-1.0]])
     pairs = Pairs(4).after(step, change)
-    carried = pairs.carried(1, torch.tensor([1]), 2)
+    carried = pairs.carried(1, torch.tensor([1]), 2, 80)
     assert carried.known[0].step.flatten().tolist() == [2.0, 0.0, 0.0]
     assert carried.known[0].product == 2.0
-    assert pairs.carried(1, torch.tensor([2]), 0).known == ()  # what is left of it shows no curvature
+    assert pairs.carried(1, torch.tensor([2]), 0, 80).known == ()  # what is left of it shows no curvature
     assert pairs.after(step, -change) is pairs
 
 

@@ -22,7 +22,8 @@ _TABLE_SHARE = 0.1  # of the free memory: a table of all patches may take so muc
 @dataclass(frozen=True)
 class CNN(Convolution, Block):
     """A convolution over sequences (n, channels, length) or images (n, channels, height, width), pooled; settings as in
-    `Convolution`.  A neuron has u (channels, kernel) and V (c, a); average pooling averages, it does not sum."""
+    `Convolution`.  A neuron has u (channels, kernel), a bias with ``fit_intercept``, and V (c, a); average pooling
+    averages, it does not sum."""
 
     name = "cnn"
     degree = 1
@@ -39,11 +40,12 @@ class CNN(Convolution, Block):
 
     def weights(self, X: Tensor, outputs: int) -> tuple[int, int]:
         dims = X.ndim - 2
-        return X.shape[1] * prod(self.per_dimension("kernel", dims)), outputs * self.cells(dims)
+        return self.patch(X.shape[1], dims), outputs * self.cells(dims)
 
     def size(self, X: Tensor) -> float:
-        """A matrix of the user's scales features as X does."""
-        return super().size(X) * (1.0 if self.matrix is None else float(self.matrix.abs().max()))
+        """A matrix of the user's scales features as X does; the ones of patches count."""
+        pooled = 1.0 if self.matrix is None else float(self.matrix.abs().max())
+        return max(super().size(X), float(self.fit_intercept)) * pooled
 
     def rows(self, X: Tensor) -> Tensor | None:
         """All patches, (n·K, p), where they fit."""
@@ -60,20 +62,20 @@ class CNN(Convolution, Block):
     def _patches(self, X: Tensor) -> Tensor:
         """(n, K, p)."""
         kernel, stride, padding, dilation, _ = self._windows(X)
-        return unfold(_as_images(X), kernel, dilation, padding, stride).transpose(1, 2)
+        patches = unfold(_as_images(X), kernel, dilation, padding, stride).transpose(1, 2)
+        return torch.cat([patches, torch.ones_like(patches[..., :1])], dim=2) if self.fit_intercept else patches
 
     def sides(self, X: Tensor, vectors: Tensor) -> Tensor:
-        kernel, stride, padding, dilation, positions = self._windows(X)
-        K = prod(positions)
+        K = prod(self.positions(X.shape))
         out = torch.empty(X.shape[0], K, len(vectors), dtype=X.dtype)
         for some in batches.slices(X.shape[0], K * vectors.shape[1], batches.PASS):
-            patches = unfold(_as_images(X[some]), kernel, dilation, padding, stride)  # (b, p, K)
-            out[some] = patches.transpose(1, 2) @ vectors.T
+            out[some] = self._patches(X[some]) @ vectors.T
         return out
 
     def operator(self, rows: Rows, opened: Tensor | None, scale: float) -> CNNOperator:
         pooling = pooling_matrix(self, self.positions(rows.X.shape))
-        return CNNOperator(_as_images(rows.X), opened, rows.outputs, self._windows(rows.X), pooling, scale)
+        last = 1 / scale if self.fit_intercept else None
+        return CNNOperator(_as_images(rows.X), opened, rows.outputs, self._windows(rows.X), pooling, scale, last)
 
     def _windows(self, X: Tensor) -> Windows:
         """A sequence is an image of one row."""

@@ -9,6 +9,7 @@ from provenet import batches
 from provenet.blocks.on_data import OnData
 from provenet.cones import ImplicitCones, ImplicitRows
 from provenet.gates import Gates
+from provenet.vectors import unit
 
 
 def implicit_cones(on: OnData, gates: Gates) -> ImplicitCones:
@@ -39,5 +40,4 @@ def implicit_cones(on: OnData, gates: Gates) -> ImplicitCones:
         whole = torch.zeros(len(signs), len(groups), count, dtype=torch.int8)
         whole[torch.arange(len(signs)), gates.group] = signs
         signs = whole.flatten(1)
-    inside = gates.vectors / torch.linalg.vector_norm(gates.vectors, dim=1, keepdim=True)
-    return ImplicitCones(ImplicitRows(apply, pick, noise, length, on.p), signs, inside)
+    return ImplicitCones(ImplicitRows(apply, pick, noise, length, on.p), signs, unit(gates.vectors))

@@ -39,11 +39,10 @@ def make_block(block: str | Block, **settings: Any) -> Block:
 
 
 def with_intercept(block: str | Block, fit_intercept: bool | str | None) -> Block:
-    """A block by name, with its own intercept, a penalised column of ones, where it has such a setting (the MLP alone)
-    and one is asked for; a block object has said so itself."""
-    kind = BLOCKS.get(block) if isinstance(block, str) else None
-    has_setting = kind is not None and "fit_intercept" in {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    return make_block(block, **({"fit_intercept": bool(fit_intercept)} if has_setting else {}))
+    """A block by name; the MLP with its own intercept, a penalised column of ones, where one is asked for.
+
+    A block object has said so itself."""
+    return make_block(block, **({"fit_intercept": bool(fit_intercept)} if block == MLP.name else {}))
 
 
 def block_of(module: TwoLayer) -> Block:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -94,21 +95,24 @@ class Rows:
         n, m = len(self.X), len(vectors)
         out = torch.empty(m, n, self.rho, dtype=torch.bool)
         torn = torch.zeros(m, dtype=torch.bool)
-        size = batches.count(self.rho * m, batches.WAVE)
-        for i in range(0, n, size):
-            x = self.X[i : i + size].to(torch.float64)
+        for part in self._batches(m):
+            x = self.X[part].to(torch.float64)
             side = self.block.sides(x, vectors)
-            out[:, i : i + size] = (side >= 0).permute(2, 0, 1)
+            out[:, part] = (side >= 0).permute(2, 0, 1)
             torn |= self._torn(x, vectors, side).any(0).any(0)
         return out.flatten(1), torn
 
     def opened(self, vectors: Tensor) -> Tensor:
         """1{Φ h ≥ 0} (m, n·ρ), of vectors whose `patterns` rounding is known not to decide."""
         out = torch.empty(len(vectors), len(self.X), self.rho, dtype=torch.bool)
-        for part in batches.slices(len(self.X), self.rho * len(vectors), batches.WAVE):
+        for part in self._batches(len(vectors)):
             side = self.block.sides(self.X[part].to(torch.float64), vectors)
             out[:, part] = (side >= 0).permute(2, 0, 1)
         return out.flatten(1)
+
+    def _batches(self, vectors: int) -> list[slice]:
+        """Samples whose sides, or inputs, are worked on at a time."""
+        return batches.slices(len(self.X), max(self.rho * vectors, math.prod(self.X.shape[1:])), batches.WAVE)
 
     def decided(self, vectors: Tensor) -> Tensor:
         """`patterns`, where rounding decides of none of them."""

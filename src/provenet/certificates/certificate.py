@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
 from html import escape
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from provenet import batches
 from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates.conditions import rank_conditions
 from provenet.certificates.gap import DualPoint, Gap, duality_gap, judged, relative_gap, with_intercept
+from provenet.data.shards import Shards
 from provenet.gauges import BoundKind
-from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, in_words, written
+from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, in_words, read_penalty, written
 from provenet.problem import Problem, Program
 from provenet.space import Space
 from provenet.statement import Scope
@@ -40,8 +43,11 @@ class Certificate:
     ``theorem_bound`` is BM Thm 3.4's (polar_max/β − 1)₊ and ``conditions`` its companions: reported, never relied on.
     ``method`` says over what ``polar_max`` was bounded: "gates", one after the other, for ReLU all arrangements if the
     scope says so; or all u at once.  ``penalty``: the norms (C, R) of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²) in the objective.
+    ``free_intercept``: those networks have outputs with any constant added, which costs nothing.
     ``dual_of``: whose dual point it is: the gradient at the "network" itself, at a "solved network", or the best of the
     "run" that found the network; the latter is ``theta`` (n, …, c), in the user's units of loss by output.
+    ``standardized``: it is of a problem on standardised data, whose penalty is on weights of standardised features and
+    whose objective is in units of standardised targets.
     ``better``: a network with a lower objective, if one was found; see `improve`.
     """
 
@@ -56,6 +62,8 @@ class Certificate:
     method: str = "gates"
     penalty: Penalty = WEIGHT_DECAY
     dual_of: str = "network"
+    standardized: bool = False
+    free_intercept: bool = False
     theta: Tensor | None = field(default=None, repr=False, compare=False)
     better: nn.Module | None = field(default=None, repr=False, compare=False)
 
@@ -102,6 +110,14 @@ class Certificate:
             name: getattr(self, name) for name in derived
         }
 
+    @staticmethod
+    def from_dict(told: Mapping[str, Any]) -> Certificate:
+        """Back from `to_dict`; what has a default may be missing."""
+        known = [each.name for each in fields(Certificate) if each.name in told or each.default is MISSING]
+        values = {name: told[name] for name in known if name not in TENSORS}
+        kinds: dict[str, Callable[[Any], Any]] = {"scope": Scope, "bound": BoundKind, "penalty": read_penalty}
+        return Certificate(**values | {name: kind(values[name]) for name, kind in kinds.items() if name in values})
+
     def improve(self) -> nn.Module | None:
         """A network of the same kind with a lower objective, where `provenet.certify` of a ReLU network came upon one.
 
@@ -115,10 +131,14 @@ class Certificate:
         how = self.bound if self.method == "gates" else f"{self.bound}, by {self.method}"
         own = self.dual_of == "network"
         other = [] if self.penalty == WEIGHT_DECAY else [("penalty of a neuron", in_words(self.penalty))]
+        if self.standardized:
+            other.append(("data", "standardised; the penalty is on weights of standardised features"))
+        free = [("intercept", "free: any, without penalty")] if self.free_intercept else []
         return [
             ("status", f"{self.status} (relative gap ≤ {self.tol:g} asked)"),
             ("scope", self.scope),
             *other,
+            *free,
             ("primal", f"{self.primal:.12g}"),
             ("dual", f"{self.dual:.12g}" + ("" if own else f" (by {_WHOSE.get(self.dual_of, self.dual_of)})")),
             ("gap", _shown(self.gap, self)),
@@ -153,7 +173,22 @@ def network_certificate(
     network's own forward pass and weight decay, the dual from the gradient of the loss there; or from ``theta``, the
     dual point of an earlier certificate, where that is of these samples and proves more.
     """
-    network = copy.deepcopy(network).to(dtype=torch.float64).eval()
+    with batches.within(None if problem.memory is None else problem.memory.left):
+        try:
+            return _network_certificate(problem, network, tol, theta)
+        finally:  # after it, for they might change meanwhile; where it fails, they may be the reason
+            check_same_data(problem)
+
+
+def check_same_data(problem: Problem) -> None:
+    """That samples which are not in memory are those that the problem was posed on."""
+    samples: Any = problem.X
+    if isinstance(samples, Shards):
+        samples.check_unchanged()
+
+
+def _network_certificate(problem: Problem, network: nn.Module, tol: float, theta: Tensor | None) -> Certificate:
+    network = copy.deepcopy(problem.inward(network)).to(dtype=torch.float64).eval()
     if problem.activation == "relu":  # its primal is its own forward pass, whatever its neurons' arrangements are
         prediction, factors, bias = relu_point(problem, network)
     else:
@@ -163,9 +198,8 @@ def network_certificate(
         convex = problem.program.operator.forward_factors(factors)
         check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
     units = problem.beta, problem.units.value
-    own = certificate_of(
-        problem.program, prediction, factors, *units, problem.scope, tol, intercept=bias, penalty=problem.penalty
-    )
+    more: dict[str, Any] = {"penalty": problem.penalty, "standardized": problem.scaling is not None}
+    own = certificate_of(problem.program, prediction, factors, *units, problem.scope, tol, intercept=bias, **more)
     if theta is None or theta.shape != problem.loss.target.shape or own.holds(tol):
         return own
     return own.sharpened_by(problem, judged(problem.program, theta.to(torch.float64) / problem.units.dual))
@@ -191,7 +225,9 @@ def certificate_of(
     penalty = float(program.gauge.penalty(factors))
     gap = duality_gap(program, prediction, penalty, final=True)
     gap = with_intercept(program, gap, prediction, penalty, intercept)
-    return certificate_from(gap, program.beta, beta, scale, scope, tol, conditions=conditions, **more)
+    return certificate_from(
+        gap, program.beta, beta, scale, scope, tol, conditions=conditions, free_intercept=program.loss.free, **more
+    )
 
 
 def certificate_from(

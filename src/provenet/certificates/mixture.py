@@ -25,6 +25,7 @@ from provenet.problem import Program
 from provenet.variable import Stack
 
 _MOST = 10  # points that are mixed
+_SHARE = 16  # of a limit of memory, one part in so many is for them
 _ROUNDS = 6  # of cutting planes
 _CUTS = 96  # new ones a round
 _NEAR = 0.95  # of β: gates as close get cuts from the first round on
@@ -39,7 +40,7 @@ class Mixture:
         self.program = program
         self._points: list[tuple[Tensor, Stack]] = []
         one = program.loss.target.nbytes + 4 * math.prod(program.operator.stack_shape)
-        self._most = min(_MOST, batches.count(one, batches.BASIS, 1))
+        self._most = min(_MOST, max(1, min(batches.BASIS, batches.share(_SHARE)) // one))
 
     @staticmethod
     def serves(program: Program) -> bool:

@@ -76,7 +76,7 @@ def check_fits(block: Block, X: NDArray[Any], outputs: int) -> None:
         raise typer.BadParameter(
             f"block {block.name} does not take rows of {X.shape[1]} numbers; say how to read them.", param_hint=how
         )
-    one = np.array(X[:1], dtype=np.float64)
+    one = np.array(np.asarray(X[:1]), dtype=np.float64)
     try:
         block.check(torch.from_numpy(one).expand(len(X), *one.shape[1:]), outputs)  # of the data's shape, uncopied
     except ValueError as error:

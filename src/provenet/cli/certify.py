@@ -15,11 +15,12 @@ from provenet.cli.console import FAILED, print_certificate, print_json, say, war
 from provenet.cli.foreign import CLASSES, certify_file, write_better
 from provenet.cli.groups import FromFile, OfBlock, grouped
 from provenet.cli.models import load_for, source_of
-from provenet.cli.subject import contradicted, print_subject, subject
-from provenet.io import load_model, problem_of
+from provenet.cli.subject import contradicted, other_moments, print_subject, subject
+from provenet.io import load_model, posed_data
 from provenet.losses import LOSSES
 from provenet.proofs.independent import second_opinion
 from provenet.statement import Statement
+from provenet.verify import Data
 
 _OF_FILES = (  # options that a model folder answers by itself
     *({option.name for option in (*fields(FromFile), *fields(OfBlock))} - {"data", "header"}),
@@ -61,10 +62,10 @@ def certify(
     """Compute the certificate of a saved model, or of a network trained elsewhere; exit with 1 if it does not hold.
 
     Taken from a model folder: what is minimised (block, activation, loss, beta, penalty, scope), the names of columns
-    and classes, the weights, the gates and a dual point, whose bound is computed anew. Nothing else is believed: the
-    stored certificate must agree, and so must a second, independent computation. Of a file with the state dict of a
-    two-layer ReLU network (Linear, ReLU, Linear; or Conv, ReLU, average pooling, Linear) only tensors are read, never
-    code; say how it was trained.
+    and classes, the means and scales that data are standardised by, the weights, the gates and a dual point, whose
+    bound is computed anew. Nothing else is believed: the stored certificate must agree, and so must a second,
+    independent computation. Of a file with the state dict of a two-layer ReLU network (Linear, ReLU, Linear; or Conv,
+    ReLU, average pooling, Linear) only tensors are read, never code; say how it was trained.
 
     Example: provenet certify iris iris.csv --tol 1e-4
 
@@ -112,12 +113,16 @@ def _certify_folder(folder: Path, data: Path, tol: float | None, header: bool | 
     if isinstance(split, dict):  # the rows that the model was trained on
         dataset, _ = dataset.split(float(split["share"]), int(split["seed"]))
     arrays = dataset.X, dataset.y, dataset.weight, dataset.mask
-    problem = model.problem(*arrays) if estimator is None else problem_of(estimator, *arrays)
+    posed = arrays if estimator is None else posed_data(estimator, *arrays)
+    problem = model.problem(*posed)
     asked, theta = model.certificate.tol if tol is None else tol, model.certificate.theta
     certificate = network_certificate(problem, model.network, asked, theta)
-    second = second_opinion(problem, model.network, theta=certificate.theta)
+    raw = None if model.scaling is None else Data(*posed)
+    second = second_opinion(problem, model.network, raw, certificate.theta)
     differences = model.data_differences(problem)
     contradictions = [] if differences else contradicted(model.certificate, certificate)
+    if model.scaling is not None and not differences:
+        contradictions += other_moments(model, posed)
     same = isclose(second.primal, certificate.primal, rel_tol=1e-6)
     agrees = same and (second.relative_gap <= certificate.tol or not second.exact)
     holds = certificate.holds(certificate.tol) and agrees and not contradictions

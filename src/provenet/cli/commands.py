@@ -26,6 +26,7 @@ COMMANDS = {
     "predictions.",
     "layerwise": "Train a deep network stage by stage, each a two-layer block with a certificate of its own; it can be "
     "resumed.",
+    "reproduce": "Repeat experiments of the papers; write a page, pictures and numbers beside what the papers report.",
     "bench": "Compare with scikit-learn's usual estimators; write results.jsonl, tables.md and a picture.",
 }
 

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
-import numpy as np
 import typer
-from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from provenet import batches
 from provenet.cli import kept
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, complain, print_certificate, print_json, say, warn
 from provenet.cli.fitting import Fitting, prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.progress import gap_bar
+from provenet.data.shards import Shards
 from provenet.estimators.base import ProvenEstimator, watched
+from provenet.estimators.scales import ScaleWarning, far_apart
 from provenet.files import check_writable
 from provenet.io import save
 from provenet.io.folder import check_replaceable, holds_certified
+from provenet.memory import as_bytes
 from provenet.report import report as write_report
 
-_SCALES = 1e3  # columns whose sizes differ by more are told of
 _SHORTEST = 0.01  # seconds for the fit, where reading has taken all there was
 
 
@@ -41,7 +43,7 @@ def fit(
     task: o.TaskOption = "auto",
     beta: o.BetaOption = "0.02max",  # type: ignore[assignment]  # typer parses it
     cv: Annotated[int | None, typer.Option(min=2, help="Choose beta by cross-validation with so many folds.")] = None,
-    betas: Annotated[int, typer.Option(min=2, help="With --cv: how many values of beta to try.")] = 20,
+    betas: Annotated[int, typer.Option(min=2, help="With --cv: how many values of beta to try, at most.")] = 8,
     delta: o.Delta = 1.0,
     balanced: Annotated[bool, typer.Option("--balanced", help="Weigh classes against their frequency.")] = False,
     whiten: Annotated[
@@ -66,6 +68,7 @@ def fit(
     Example: provenet fit patches.npz --block attention --tokens 49 --set scale=sqrt_d --out heads
     """
     began = time.perf_counter()
+    context.with_resource(batches.within(as_bytes(solver.memory_limit)))
     check_replaceable(out)  # before the work, not after it
     check_writable(out)
     if cv is None:
@@ -75,6 +78,8 @@ def fit(
     more: dict[str, Any] = {"class_weight": "balanced" if balanced else None, "whiten": whiten}
     if whiten and block.block != "mlp":
         raise typer.BadParameter("it goes with --block mlp.", param_hint="--whiten")
+    if whiten and network.standardize:
+        raise typer.BadParameter("whitened data have a scale of their own.", param_hint="--standardize, --whiten")
     if cv is not None:
         more |= {"cv": cv, "betas": betas}
     if network.loss == "huber":
@@ -85,6 +90,11 @@ def fit(
     if fitting.task == "regression":
         o.refuse_if_given(context, "balanced", "a regression has no classes to weigh.")
     kept_out = None
+    if isinstance(fitting.data.X, Shards) and (holdout is not None or cv is not None):
+        raise typer.BadParameter(
+            f"rows of {file.data.name} are read in shards, and none are kept apart; leave it out.",
+            param_hint="--holdout" if cv is None else "--cv",
+        )
     if holdout is not None:
         fitting, kept_out = fitting.held_out(holdout, network.seed)
     estimator, dataset = fitting.estimator, fitting.data
@@ -94,7 +104,7 @@ def fit(
             f"{rows} rows of {columns} columns cannot be whitened: XXᵀ = I needs no more rows than columns.",
             param_hint="--whiten",
         )
-    warn_of_scales(dataset.X, fitting.feature_names)
+    warn_of_scales(fitting)
     if cv is None:
         estimator.set_params(beta=beta.said)
     name = "fitting" if cv is None else "choosing beta"
@@ -110,7 +120,7 @@ def fit(
     page, failed = None, False
     if report:
         seen = kept_out or fitting
-        judged = seen.data.X, seen.y, seen.data.mask
+        judged = _judged(seen)
         kind = "training" if kept_out is None else "test"
         about = {"feature_names": fitting.feature_names, "source": fitting.named, "judged_on": kind}
         try:
@@ -123,18 +133,23 @@ def fit(
         raise typer.Exit(FAILED)
 
 
-def warn_of_scales(X: NDArray[Any], names: list[str] | None) -> None:
-    """The penalty is the same on all weights: a column of small numbers has no say beside one of large ones."""
-    if X.ndim != 2 or names is None:
+def _judged(seen: Fitting) -> tuple[Any, Any, Any]:
+    """What a report judges a network by: all samples, or, of those in shards, some evenly spaced ones."""
+    X, y = seen.data.X, seen.y
+    if not isinstance(X, Shards):
+        return X, y, seen.data.mask
+    rows = batches.count(math.prod(X.shape[1:]), batches.BATCH)
+    return X.spaced(rows).numpy(), y[:: X.stride(rows)], None
+
+
+def warn_of_scales(fitting: Fitting) -> None:
+    """Where nothing brings columns of a table to one scale."""
+    estimator, names = fitting.estimator, fitting.feature_names
+    if names is None or isinstance(fitting.data.X, Shards) or estimator.whiten or estimator._standardizes():
         return
-    size = np.abs(X).max(axis=0)
-    there = np.flatnonzero(size)
-    if there.size and size[there].max() > _SCALES * size[there].min():
-        large, small = (int(there[pick(size[there])]) for pick in (np.argmax, np.argmin))
-        warn(
-            f"column {names[large]!r} goes up to {size[large]:.3g}, {names[small]!r} to {size[small]:.3g}: weight "
-            "decay leaves small columns without a say. Bring them to one scale first."
-        )
+    told = far_apart(fitting.data.X, 1, names)
+    if told:
+        warn(f"{told} Leave --no-standardize out, or bring them to one scale yourself.")
 
 
 def train(
@@ -155,10 +170,11 @@ def train(
         estimator.set_params(max_seconds=max(asked - spent, _SHORTEST))
     with (
         gap_bar(estimator.tol, quiet, name) as show,
-        watched(estimator, show),
+        watched(estimator, show, warn),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always", ConvergenceWarning)
+        warnings.simplefilter("ignore", ScaleWarning)  # `warn_of_scales` has names
         estimator.fit(X, y, sample_weight=weight, mask=mask)
     estimator.set_params(max_seconds=asked)
     for warning in caught:

@@ -20,6 +20,7 @@ from provenet.data.loading import Dataset, guess_task, split_rows
 from provenet.estimators.base import ProvenEstimator
 from provenet.estimators.beta import USUAL
 from provenet.gauges.prox.mixed import Penalty, gauge_of
+from provenet.memory import as_bytes
 from provenet.problem import Problem
 from provenet.statement import check_penalty
 
@@ -83,7 +84,7 @@ def prepare(
     chosen, gates = block.chosen(file), network.gates.checked(network.activation)
     if gates.count is not None or gates.name == "all":
         refuse_if_given(context, "n_gates", f"--gates {gates.count or gates.name} says how many.")
-    data = file.load(task)
+    data = file.load(task, as_bytes(solver.memory_limit))
     assert data.y is not None
     if task == "auto":
         task = guess_task(data.y, tokens=block.readout == "tokens")
@@ -107,6 +108,7 @@ def prepare(
         n_gates=gates.count or network.n_gates,
         fit_intercept="free" if network.free_intercept else network.intercept,
         penalty=network.penalty.pair,
+        standardize="auto" if network.standardize is None else network.standardize,
         random_state=network.seed,
         **asdict(solver),
         **({} if network.loss is None else {"loss": network.loss}),

@@ -15,7 +15,10 @@ from typing import Any, get_type_hints
 from provenet.blocks import Block
 from provenet.cli import blocks as b
 from provenet.cli import options as o
+from provenet.data.large import load_in_shards
 from provenet.data.loading import Dataset, load_dataset
+
+_OF_LIMIT = 0.05  # the part of a limit that a file may be, to be read whole: in float64 it may be many times larger
 
 
 @dataclass(frozen=True)
@@ -31,7 +34,13 @@ class FromFile:
     tokens: b.Tokens = None
     image: b.Image = None
 
-    def load(self, task: str) -> Dataset:
+    def load(self, task: str, limit: int | None = None) -> Dataset:
+        """``limit``: bytes of memory; NPY and Parquet files that would take much of it are gone over in shards."""
+        size = None if self.image is None else tuple(self.image.sizes)
+        if limit is not None and self.data.suffix.lower() in (".npy", ".parquet") and self._large(limit):
+            sample = (self.tokens, -1) if self.tokens is not None else size
+            columns = self.target, self.feature, self.drop, self.weight
+            return load_in_shards(self.data, *columns, task, sample)
         return load_dataset(
             self.data,
             self.target,
@@ -41,8 +50,11 @@ class FromFile:
             task=task,
             header=self.header,
             tokens=self.tokens,
-            image=None if self.image is None else self.image.sizes,
+            image=size,
         )
+
+    def _large(self, limit: int) -> bool:
+        return self.data.stat().st_size > _OF_LIMIT * limit
 
 
 @dataclass(frozen=True)
@@ -69,6 +81,7 @@ class OfNetwork:
     intercept: o.Intercept = True
     free_intercept: o.FreeIntercept = False
     penalty: o.PenaltyOption = "2,2"  # type: ignore[assignment]  # typer parses it
+    standardize: o.Standardize = None
     seed: o.Seed = 0
 
 
@@ -80,6 +93,7 @@ class OfSolver:
     tol: o.Tol = 1e-4
     max_steps: o.MaxSteps = None
     max_seconds: o.MaxSeconds = None
+    memory_limit: o.MemoryLimit = None
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:

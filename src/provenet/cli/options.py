@@ -13,6 +13,7 @@ from provenet.estimators.beta import Beta, parse_beta
 from provenet.formulation.wanted import NAMES as GATES
 from provenet.gauges.prox.mixed import Penalty
 from provenet.losses import LOSSES
+from provenet.memory import as_bytes
 from provenet.solvers import METHODS
 
 Task = Literal["auto", "classification", "regression"]
@@ -30,6 +31,14 @@ def positive(value: float | None) -> float | None:
     if value is not None and not 0 < value < float("inf"):
         raise typer.BadParameter(f"it must be a positive, finite number, got {value}.")
     return value
+
+
+def known_limit(text: str | None) -> str | None:
+    try:
+        as_bytes(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error).removeprefix("memory_limit: ")) from None
+    return text
 
 
 def known_beta(text: str) -> Beta:
@@ -152,10 +161,26 @@ Intercept = Annotated[bool, typer.Option(help="For mlp: give the data a column o
 FreeIntercept = Annotated[
     bool, typer.Option("--free-intercept", help="Give the outputs a bias that costs nothing, for every block.")
 ]
+Standardize = Annotated[
+    bool | None,
+    typer.Option(
+        "--standardize/--no-standardize",
+        help="Bring features, and the targets of a regression, to one scale; the proof is of the standardised problem. "
+        "(default: for mlp)",
+    ),
+]
 SolverOption = Annotated[str, typer.Option(callback=known_solver, help=f"auto, {', '.join(METHODS)}.")]
 Tol = Annotated[float, typer.Option(callback=positive, help="The relative gap to prove.")]
 MaxSteps = Annotated[int | None, typer.Option(min=0, help="Stop after so many steps.")]
 MaxSeconds = Annotated[float | None, typer.Option(callback=positive, help="Stop after so many seconds.")]
+MemoryLimit = Annotated[
+    str | None,
+    typer.Option(
+        callback=known_limit,
+        metavar="SIZE",
+        help="What the fit may allocate, such as 4GB; larger NPY and Parquet files are gone over in shards.",
+    ),
+]
 Seed = Annotated[int, typer.Option(min=0, help="Seed of the gates.")]
 Delta = Annotated[float, typer.Option(callback=positive, help="Where the huber loss turns linear.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines, and nothing else.")]

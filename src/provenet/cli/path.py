@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.progress import Progress
 
-from provenet import deadline
+from provenet import batches, deadline
 from provenet.cli import kept
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, complain, errors, print_json, print_table, say, warn
@@ -18,9 +18,10 @@ from provenet.cli.fitting import prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.path_files import PathFiles
 from provenet.files import check_writable
+from provenet.memory import as_bytes
 from provenet.report import write_report
-from provenet.solvers import Solution, Status
-from provenet.solvers.path import along
+from provenet.solvers import Limits, Solution, Status
+from provenet.solvers.path import along, beta_grid
 
 _SHORTEST = 0.01  # seconds for the path, where reading has taken all there was
 _MOST_SHOWN = 200  # points of a path in the report and on the screen; the files have all
@@ -50,8 +51,14 @@ def path(
     began = time.perf_counter()
     check_writable(out)
     fitting = prepare(context, file, task, block, network, solver)
+    context.with_resource(batches.within(as_bytes(solver.memory_limit)))
     with deadline.within(_left(solver.max_seconds, began)):
         problem = fitting.problem()
+    if problem.memory is not None:
+        raise typer.BadParameter(
+            f"{file.data.name} would be gone over in shards, again for each beta; fit at one beta, or allow more.",
+            param_hint="--memory-limit",
+        )
     left = _left(solver.max_seconds, began)
     out.mkdir(parents=True, exist_ok=True)
     console, record = errors(), PathFiles(out)
@@ -59,7 +66,8 @@ def path(
     with Progress(console=console, transient=True, disable=json or not console.is_terminal) as progress:
         bar = progress.add_task("path", total=betas)
         try:
-            for found in along(problem, betas, solver.solver, solver.tol, ratio, solver.max_steps, left):
+            grid, limits = beta_grid(problem.beta_max, betas, ratio), Limits(solver.tol, solver.max_steps, left)
+            for found in along(problem, grid, solver.solver, limits):
                 with kept.writing("path", out):
                     solutions.append(found)
                     record.add(_row(found))

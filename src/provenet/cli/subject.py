@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import isclose
 from typing import Any
 
 from provenet.certificates import Certificate
 from provenet.cli.console import say
+from provenet.formulation.data import read_data, standardised
 from provenet.gauges.prox.mixed import in_words, read_penalty
+from provenet.io import SavedModel
 from provenet.problem import Problem
 
 _SAME = 1e-6  # relative: the same number, computed twice
@@ -20,6 +22,7 @@ def subject(problem: Problem, data: Mapping[str, Any]) -> dict[str, Any]:
     return problem.statement.to_dict() | {
         "gates": None if problem.gate_vectors is None else len(problem.patterns),
         "scope": str(problem.scope),
+        "standardized": problem.scaling is not None,
         "samples": list(problem.X.shape),
         "targets": list(problem.loss.target.shape),
         "fitted_on": {name: data[f"{name}_sha256"] for name in ("samples", "targets")},
@@ -37,10 +40,18 @@ def print_subject(about: Mapping[str, Any]) -> None:
         ("loss", f"{loss}, summed over samples"),
         ("beta", f"{about['beta']:.9g}"),
         ("penalty", f"of a neuron {norms}"),
-        ("data", f"samples {samples}, targets {targets}"),
+        ("data", f"samples {samples}, targets {targets}" + (", standardised" if about["standardized"] else "")),
         ("fit's data", ", ".join(f"{name} {digest[:16]}…" for name, digest in about["fitted_on"].items())),
     ]
     say("\n".join(f"{name:<16}  {value}" for name, value in rows))
+
+
+def other_moments(model: SavedModel, posed: Sequence[Any]) -> list[str]:
+    """Where the data of the fit were standardised by means and scales that are not theirs, in words."""
+    X, Y, weight, mask = posed
+    _, own = standardised(model.statement, read_data(model.statement, X, Y, weight, mask), None)
+    alike = model.scaling is not None and own.near(model.scaling)
+    return [] if alike else ["it is of data standardised by other means and scales than their own"]
 
 
 def contradicted(stored: Certificate, found: Certificate) -> list[str]:

@@ -22,6 +22,7 @@ from provenet.cones.base import Region
 from provenet.cones.cells import largest_in_cells
 from provenet.cones.projection import Projection, Warm, project
 from provenet.cones.recall import left_out
+from provenet.vectors import unit
 
 MOST_OUTPUTS = 6  # beyond, the first 2^r cells are too many and too coarse to be of use
 _WAVE = 2_048  # cells split at a time,
@@ -121,8 +122,7 @@ class _Search:
         a, b = cells[m, i], cells[m, j]
         edge, which = torch.unique(torch.minimum(a, b) * len(self.v) + torch.maximum(a, b), return_inverse=True)
         owner = torch.zeros_like(edge).scatter_(0, which, m)
-        middle = v[owner, i[owner]] + v[owner, j[owner]]
-        middle = middle / torch.linalg.vector_norm(middle, dim=1, keepdim=True)
+        middle = unit(v[owner, i[owner]] + v[owner, j[owner]])
         corner = self._corners(gate[owner], middle, a[owner]) + which
         first, second = cells.clone(), cells.clone()
         first[m, i], second[m, j] = corner, corner

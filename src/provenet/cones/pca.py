@@ -19,6 +19,7 @@ from provenet.cones.exact import largest_in_cones
 from provenet.cones.projection import project
 from provenet.cones.relaxation import relaxed
 from provenet.cones.search import climb
+from provenet.vectors import unit
 
 BOUNDS = ("projection", "faces", "spectral", "relaxation", "branch")
 _TOLERANCE = 1e-9  # bounds closer than this, relatively, are one number
@@ -94,8 +95,7 @@ def _one_output(cones: Table, g: Tensor, enough: float) -> ConePCA:
     point = both.point.view(2, B, p)[which, everyone]
     found = both.violation <= _HAIR * torch.linalg.vector_norm(g, dim=1).repeat(2)  # where a deadline left the time
     exact = found.view(2, B)[which, everyone] & ((length.view(2, B).amax(0) > enough) | (enough == 0))
-    u = torch.where(exact[:, None], point, cones.inside)
-    u = u / torch.linalg.vector_norm(u, dim=1, keepdim=True).clamp_min(1e-300)
+    u = unit(torch.where(exact[:, None], point, cones.inside))
     lower = (g * u).sum(1).abs()
     return ConePCA(torch.minimum(lower, upper), upper, u, exact, _all(g, "projection"))
 

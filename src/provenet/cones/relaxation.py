@@ -31,6 +31,7 @@ _CAUGHT_UP = 0.5  # Newton's decrement, squared
 _FIRST, _LAST = 1e-2, 1e-8  # accuracy of rounds, of λ_max(GGᵀ)
 _FINER = 0.5  # from round to round; four times that where nothing is violated
 _VIOLATED = 1e-9
+_SORTED = 20.0  # multiply-adds that an entry among the least ones takes to be found
 
 
 class Pairs(NamedTuple):
@@ -73,6 +74,8 @@ def relaxed(cones: Table, G: Tensor, u: Tensor, target: Tensor) -> Tensor:
             break
         value, S, U = _minimise(unit[open_], pairs, goal[open_], accuracy[open_])
         best[open_] = torch.minimum(best[open_], value + depth * (1 + (S * pairs.weight).sum(1)))
+        if not deadline.affords(count * _a_search(cones, p)):
+            break
         more, violated = _violated(cones.restrict(open_), U, near[open_], weight[open_])
         going = (violated | (accuracy[open_] > _LAST)) & (best[open_] > goal[open_])
         accuracy[open_] = accuracy[open_] * torch.where(violated, _FINER, _FINER**4)
@@ -88,6 +91,11 @@ def _work(gates: int, pairs: int) -> float:
 def _a_step(pairs: int, p: int) -> float:
     """Multiply-adds of a step of Newton's in one gate, eigenvalues counted as what they take."""
     return pairs**3 / 3 + 4.0 * pairs * p * p + 5.0 * p**3
+
+
+def _a_search(cones: Table, p: int) -> float:
+    """Multiply-adds of looking for violated pairs in one gate, sorting counted as what it takes."""
+    return min(cones.rows.shape[0], _MOST_ROWS) ** 2 * (p + _SORTED)
 
 
 def _next_to(cones: Table, u: Tensor) -> tuple[Tensor, Tensor]:

@@ -81,18 +81,17 @@ def survey(cones: Region, G: Tensor, above: float = 0.0) -> Climb:
 
 
 def _steps(cones: Region, G: Tensor, u: Tensor, gate: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    signs, matrix = cones.signs[gate], G[gate]
+    signs, size = cones.signs[gate], torch.linalg.matrix_norm(G)[gate]
     value, point = u.new_zeros(len(u)), cones.inside[gate].clone()
-    size = torch.linalg.matrix_norm(matrix)
     moving = torch.arange(len(u), device=u.device)
     last = None
     for _ in range(steps):
-        pull = torch.bmm(matrix[moving], torch.bmm(matrix[moving].mT, u[:, :, None])).squeeze(2)
+        pull = _times(G.mT, _times(G, u, gate[moving]), gate[moving])
         last = project(cones.rows, signs[moving], pull, last)
         norm = torch.linalg.vector_norm(last.point, dim=1, keepdim=True)
         feasible = (norm[:, 0] > 1e-12 * size[moving] ** 2) & (last.violation <= _HAIR * norm[:, 0])
         u = torch.where(feasible[:, None], last.point / norm.clamp_min(1e-300), cones.inside[gate[moving]])
-        now = torch.linalg.vector_norm(torch.bmm(matrix[moving].mT, u[:, :, None]).squeeze(2), dim=1)
+        now = torch.linalg.vector_norm(_times(G, u, gate[moving]), dim=1)
         grows = now > value[moving] * (1 + _STILL)
         moving, u = moving[grows], u[grows]
         value[moving], point[moving] = now[grows], u
@@ -100,3 +99,8 @@ def _steps(cones: Region, G: Tensor, u: Tensor, gate: Tensor, steps: int) -> tup
             break
         last = last.select(grows)
     return value, point
+
+
+def _times(G: Tensor, u: Tensor, gate: Tensor) -> Tensor:
+    """u_jᵀ G_k(j) for every j; large matrices come one gate at a time, and are not copied for each j."""
+    return u @ G[0] if len(G) == 1 else torch.bmm(u[:, None], G[gate]).squeeze(1)

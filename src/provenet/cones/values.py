@@ -18,6 +18,7 @@ from torch import Tensor
 from provenet.cones.base import Table
 from provenet.cones.pca import cone_pca
 from provenet.space import Space
+from provenet.vectors import unit
 
 _ACCURACY = 1e-10  # μ at the end
 _TIGHT = 1e-6  # of ‖a‖: rows of less slack are tight there
@@ -154,8 +155,7 @@ def _around(cone: Table) -> Tensor:
     alive = torch.linalg.vector_norm(cone.rows, dim=1) > 0
     slack = cone.slack(cone.inside, cone.space.zeros(1, dtype=torch.long))[0, alive]
     radius = 0.9 * float(slack.min()) if slack.numel() else 0.5
-    points = torch.cat([inside[None], inside + radius * cone.space.eye(len(inside))])
-    return points / torch.linalg.vector_norm(points, dim=1, keepdim=True)
+    return unit(torch.cat([inside[None], inside + radius * cone.space.eye(len(inside))]))
 
 
 def _least_norms(u: Tensor, v: Tensor, delta: float) -> tuple[Tensor, Tensor]:

@@ -19,9 +19,10 @@ _MOST_CLASSES = 20  # a column with more distinct whole numbers than this is tak
 
 @dataclass(frozen=True)
 class Dataset:
-    """X (n, …), y (n,) or (n, …) or None, weight (n,) or None, where they stand in the file, mask (n, s) or None."""
+    """X (n, …), an array or `Shards`, y (n,) or (n, …) or None, weight (n,) or None, where they stand in the file, mask
+    (n, s) or None."""
 
-    X: NDArray[Any]
+    X: Any
     y: NDArray[Any] | None
     weight: NDArray[np.float64] | None
     source: Source
@@ -103,6 +104,14 @@ def _load_table(
     header: bool | None,
 ) -> Dataset:
     table = read_table(path, header)
+    return _from_table(table, chosen_columns(table, targets, features, drop, weight), task)
+
+
+def chosen_columns(
+    table: Table, targets: Sequence[str], features: Sequence[str], drop: Sequence[str], weight: str | None
+) -> Source:
+    """What a user calls these columns, as the table calls them."""
+    path = table.path
     if not targets:
         raise ColumnError(f"{path}: say which column to predict; it has {listed(table.columns)}.")
     named = [table.resolve(name) for name in targets]
@@ -116,7 +125,7 @@ def _load_table(
         raise ColumnError(f"{path}: column {overlap[0]!r} cannot be a feature and a target or weight at once.")
     if not used:
         raise ColumnError(f"{path}: no column is left to predict from.")
-    return _from_table(table, Source(tuple(used), tuple(named), weighed), task)
+    return Source(tuple(used), tuple(named), weighed)
 
 
 def _counts_rows(column: NDArray[Any]) -> bool:
@@ -180,18 +189,22 @@ def guess_task(y: NDArray[Any], tokens: bool = False) -> str:
 
 
 def _from_table(table: Table, source: Source, task: str) -> Dataset:
-    X = table.matrix(source.features)
+    y, weight = targets_of(table, source, task)
+    return Dataset(table.matrix(source.features), y, weight, source, read=told(table, source))
+
+
+def targets_of(table: Table, source: Source, task: str) -> tuple[NDArray[Any] | None, NDArray[np.float64] | None]:
+    """Targets and weights."""
     y: NDArray[Any] | None = None
     if len(source.targets) == 1:
         (name,) = source.targets
         y = table.numbers(name) if task == "regression" else table.labels(name)
     elif source.targets:
         y = table.matrix(source.targets)
-    weight = None if source.weight is None else table.numbers(source.weight)
-    return Dataset(X, y, weight, source, read=_told(table, source))
+    return y, None if source.weight is None else table.numbers(source.weight)
 
 
-def _told(table: Table, source: Source) -> str:
+def told(table: Table, source: Source) -> str:
     """Which rows and columns were used."""
     names = "with names" if table.named else "without names"
     rows = f"{table.n_rows} rows ({table.line_word}s {table.lines[0]} to {table.lines[-1]}, {names})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
@@ -16,23 +17,29 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, estimator_html_repr
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor, nn
 
+from provenet import batches
 from provenet.blocks import with_intercept
 from provenet.blocks.base import Block
 from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates import Certificate
+from provenet.data.sharded import as_shards
+from provenet.data.shards import Shards
 from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
 from provenet.estimators.beta import Beta, parse_beta
 from provenet.estimators.budget import Budget
+from provenet.estimators.scales import standardizes, warn_of_scales
 from provenet.estimators.settings import OneBeta, Settings
 from provenet.formulation import Wanted, pose
+from provenet.formulation.sharded import goes_in_shards
 from provenet.gates.samplers import NEED_BETA
+from provenet.memory import as_bytes, shown
 from provenet.problem import Problem
 from provenet.solvers import Record, Solution, Status
-from provenet.solvers.loop import Callback
+from provenet.solvers.loop import Callback, Limits
 from provenet.solvers.solve import solve_quietly
 from provenet.statement import Statement
 from provenet.variable import Factors
@@ -47,13 +54,14 @@ _FEW = 20  # gates whose β_max is near that of many
 
 @dataclass(frozen=True)
 class TrainingData:
-    """X (n, …), the user's y, what the network is to output (n, …, c), and the weights (n,) or None.
+    """X (n, …), an array or `Shards`, the user's y, what the network is to output (n, …, c), and the weights (n,) or
+    None.
 
     ``weight`` is what multiplies the loss; ``sample_weight`` is what the user gave, and scores use.  ``mask`` (n, s)
     says which tokens are there, None: all.
     """
 
-    X: NDArray[Any]
+    X: Any
     y: NDArray[Any]
     targets: NDArray[np.float64]
     weight: NDArray[np.float64] | None
@@ -91,18 +99,36 @@ class ProvenEstimator(Settings, BaseEstimator):
     n_features_in_: int
     sample_shape_: tuple[int, ...]
 
-    _watcher: Callback | None = None  # set for a while by `watched`
+    _watcher: Callback | None = None  # both set for a while by `watched`
+    _speaker: Callable[[str], Any] | None = None
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> Any:
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None, mask: Any = None) -> Any:
         """Train on X, samples (n, d), tokens (n, s, d) or images (n, channels, …) by block, and y.
+
+        Or on data that are gone over in shards, some rows at a time: X the path of an NPY file, that of a Parquet file,
+        with y its target column; or, without y, pairs (X_i, y_i) of arrays, memory maps or paths, a torch DataLoader or
+        any iterable of pairs.  ``memory_limit`` says how much of them may be in memory.
 
         A ``sample_weight`` of two counts as the sample repeated, of zero as left out.  ``mask`` (n, s), for
         attention, says which tokens are there; what the others hold does not matter.
         """
-        data = self._read(*(without_torch(value) for value in (X, y, sample_weight, mask)))
-        self._keep(self._train(data))
+        limit = as_bytes(self.memory_limit)
+        if self._in_shards(X, limit):
+            X, y = as_shards(X, y)
+        with batches.within(limit):
+            data = self._read(*(without_torch(value) for value in (X, y, sample_weight, mask)))
+            if not (self._standardizes() or self.whiten or isinstance(data.X, Shards)):
+                warn_of_scales(data.X, self._make_block(), getattr(self, "feature_names_in_", None))
+            self._keep(self._train(data))
         self._warn_if_short()
         return self
+
+    def _in_shards(self, X: Any, limit: int | None) -> bool:
+        """Whether X is gone over in shards."""
+        asked = goes_in_shards(X, limit)
+        if asked and self.whiten:
+            raise ValueError("whiten: it needs all samples at once, not in shards; whiten them beforehand.")
+        return asked
 
     @abstractmethod
     def _read(self, X: Any, y: Any, sample_weight: Any, mask: Any = None) -> TrainingData:
@@ -135,12 +161,16 @@ class ProvenEstimator(Settings, BaseEstimator):
         return problem.with_beta(beta.of(problem)) if beta.relative else problem
 
     def _posed(self, statement: Statement, data: TrainingData, wanted: Wanted, seed: int) -> Problem:
-        X = self._whitened(data.X)
-        return pose(statement, X, data.targets, wanted, seed=seed, sample_weight=data.weight, mask=data.mask)
+        X, standardize = self._whitened(data.X), self._standardizes()
+        more: dict[str, Any] = {"sample_weight": data.weight, "mask": data.mask, "memory_limit": self.memory_limit}
+        return pose(statement, X, data.targets, wanted, seed=seed, standardize=standardize, **more)
 
     def _fit_whitening(self, data: TrainingData) -> None:
         if self.whiten:
             self.whitening_ = Whitening.fit(data.X if data.weight is None else data.X[data.weight > 0])
+
+    def _standardizes(self) -> bool:
+        return standardizes(self.standardize, self._make_block(), self.whiten)
 
     def _wanted(self) -> Wanted:
         return Wanted.of(_plain_number(self.gates), _plain_number(self.n_gates))
@@ -162,13 +192,20 @@ class ProvenEstimator(Settings, BaseEstimator):
         """Samples as the network sees them."""
         return self.whitening_.apply(X).numpy() if self.whiten else X
 
+    def _say_memory(self, problem: Problem) -> None:
+        """What it will take, told before the work."""
+        say = self._speaker or (print if self.verbose else None)
+        if say is not None and (self.memory_limit is not None or problem.memory is not None):
+            say(told_memory(problem, self.memory_limit))
+
     def _callback(self, from_verbose: int) -> Callback | None:
         """Who hears of each look at the gap."""
         return self._watcher or (print_record if self.verbose >= from_verbose else None)
 
     def _solve(self, problem: Problem, start: Factors | None = None, seconds: float | None = None) -> Solution:
         callback = self._callback(from_verbose=1)
-        return solve_quietly(problem, self.solver, self.tol, self.max_steps, seconds, start, callback)
+        limits = Limits(self.tol, self.max_steps, seconds)
+        return solve_quietly(problem, self.solver, limits, start, callback, self.memory_limit)
 
     def _seed(self) -> int:
         if isinstance(self.random_state, Integral):
@@ -197,6 +234,10 @@ class ProvenEstimator(Settings, BaseEstimator):
 
         ``n_features_in_`` is the last size of tokens (n, s, d) and the channels of images (n, channels, …).
         """
+        if isinstance(X, Shards):  # their numbers are looked at as they are read
+            self.sample_shape_ = tuple(X.shape[1:])
+            self.n_features_in_ = self.sample_shape_[-1 if self._make_block().tokens or X.ndim == 2 else 0]
+            return X, check_array(y, ensure_2d=False, allow_nd=True, dtype=labels.get("dtype"))
         flat = (X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim) < 3
         options = _SAMPLES | {"ensure_2d": flat, "ensure_all_finite": mask is None}
         if labels:
@@ -221,6 +262,9 @@ class ProvenEstimator(Settings, BaseEstimator):
         """The network's outputs (n, …, c)."""
         check_is_fitted(self)
         X = without_torch(X)
+        if isinstance(X, Shards):
+            self._check_shape(X)
+            return outputs_in_batches(self.network_, X, None, batch_size(self._make_block(), self.network_, X)).numpy()
         options = _SAMPLES | {"ensure_2d": len(self.sample_shape_) == 1, "ensure_all_finite": mask is None}
         X = validate_data(self, X, reset=False, **options)
         self._check_shape(X)
@@ -231,9 +275,9 @@ class ProvenEstimator(Settings, BaseEstimator):
         size = batch_size(self._make_block(), self.network_, samples)
         return outputs_in_batches(self.network_, samples, there, size).numpy()
 
-    def _check_shape(self, X: NDArray[Any]) -> None:
+    def _check_shape(self, X: NDArray[Any] | Shards) -> None:
         """New samples are shaped as those of the fit; the number of tokens may differ where a mask could say so."""
-        found, known = X.shape[1:], self.sample_shape_
+        found, known = tuple(X.shape[1:]), self.sample_shape_
         if found == known or (self._make_block().masks and len(found) == 2 and found[1] == known[1]):
             return
         raise ValueError(f"X: {type(self).__name__} was fitted on samples of shape {tuple(known)}, got {tuple(found)}.")
@@ -265,6 +309,7 @@ class SingleBeta(OneBeta):
         budget = Budget(self.max_seconds)
         with budget.within():
             problem = self._formulate(data, parse_beta(self.beta), self._seed())
+        self._say_memory(problem)
         self.beta_ = problem.beta
         last = getattr(self, "solution_", None) if self.warm_start else None
         return self._solve(problem, None if last is None else carried_over(last, problem), budget.left())
@@ -299,6 +344,17 @@ def without_torch(value: Any) -> Any:
     return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
 
 
+def told_memory(problem: Problem, limit: Any) -> str:
+    """What memory a fit will take."""
+    if problem.memory is not None:
+        return str(problem.memory)
+    held, allowed = 2 * 8 * math.prod(problem.X.shape), as_bytes(limit) or 0
+    return (
+        f"memory: samples are worked on in memory, which takes {shown(held)} of the {shown(allowed)} allowed; a method "
+        "that needs more than that is not chosen."
+    )
+
+
 def print_gates(problem: Problem) -> None:
     gates, statement = problem.gates, problem.statement
     if gates.vectors is not None:
@@ -317,11 +373,11 @@ def _plain_number(value: Any) -> Any:
 
 
 @contextmanager
-def watched(estimator: Any, watcher: Callable[..., Any]) -> Iterator[None]:
+def watched(estimator: Any, watcher: Callable[..., Any], speaker: Callable[[str], Any] | None = None) -> Iterator[None]:
     """While this lasts, fits of the estimator tell ``watcher`` how they go: of each look at the gap, where a true
-    answer stops them, or of each epoch of a deep network."""
-    estimator._watcher = watcher
+    answer stops them, or of each epoch of a deep network; and ``speaker``, in words, what they will take."""
+    estimator._watcher, estimator._speaker = watcher, speaker
     try:
         yield
     finally:
-        del estimator._watcher
+        del estimator._watcher, estimator._speaker

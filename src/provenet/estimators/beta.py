@@ -1,48 +1,64 @@
-"""β as a user says it: a number, or a share of β_max, such as ``"0.01max"``."""
+"""β as a user says it: a number, a share of β_max, such as ``"0.01max"``, or that of a mean, such as ``"5e-4mean"``."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from provenet.problem import Problem
 from provenet.statement import check_beta
 
+_EXAMPLES = {"mean": "5e-4mean", "max": "0.01max"}
+
 
 @dataclass(frozen=True)
 class Beta:
-    """A weight decay: ``value`` itself, or that share of β_max, of the problem with its gates."""
+    """A weight decay: ``value`` itself, of a sum over samples; of their "mean"; or, "max", that share of β_max, of the
+    problem with its gates."""
 
     value: float
-    relative: bool = False
+    unit: str = "sum"
+
+    @property
+    def relative(self) -> bool:
+        """Whether it depends on the data."""
+        return self.unit != "sum"
 
     @property
     def said(self) -> float | str:
         """As an estimator takes it."""
-        return f"{self.value!r}max" if self.relative else self.value
+        return f"{self.value!r}{self.unit}" if self.relative else self.value
 
     def scaled(self, part: float) -> Beta:
         """On a part of the samples: losses are sums; a share is one of a β_max that is smaller there by itself."""
         return self if self.relative else Beta(self.value * part)
 
     def of(self, problem: Problem) -> float:
-        """Where β_max is zero the zero network is optimal at every β, and any will do."""
-        return self.value * (problem.beta_max or 1.0) if self.relative else self.value
+        return self.summed(len(problem.X), lambda: problem.beta_max)
+
+    def summed(self, n: int, beta_max: Callable[[], float]) -> float:
+        """β of the sum over n samples.  Where β_max is zero the zero network is optimal at every β: any will do."""
+        if self.unit == "max":
+            return self.value * (beta_max() or 1.0)
+        return self.value * n if self.unit == "mean" else self.value
 
 
-USUAL = Beta(0.01, relative=True)  # what gates that look at β are found for, where many β are tried with them
+USUAL = Beta(0.01, "max")  # what gates that look at β are found for, where many β are tried with them
 
 
-def parse_beta(said: Any) -> Beta:
-    """0.5, "0.5", or "0.01max" for a hundredth of β_max."""
+def parse_beta(said: Any, units: tuple[str, ...] = ("max",)) -> Beta:
+    """0.5, "0.5", or, in one of these ``units``, "0.01max" for a hundredth of β_max and "5e-4mean" for 5e-4·n."""
     if not isinstance(said, str):
         check_beta(said)
         return Beta(float(said))
-    number = said.strip().removesuffix("max")
+    text = said.strip()
+    unit = next((unit for unit in units if text.endswith(unit)), "sum")
     try:
-        value = float(number)
+        value = float(text.removesuffix(unit))
     except ValueError:
-        raise ValueError(f"beta: {said!r} is neither a number nor a share of beta_max such as '0.01max'.") from None
+        examples = " or ".join(repr(_EXAMPLES[unit]) for unit in units)
+        raise ValueError(f"beta: {said!r} is neither a number nor one such as {examples}.") from None
     if not 0 < value < float("inf"):
         raise ValueError(f"beta: it must be a positive, finite number or share, got {said!r}.")
-    return Beta(value, number != said.strip())
+    return Beta(value, unit)

@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 Scores = NDArray[np.float64]
 
+_FAR = 0.2  # of the best β: closer ones are its neighbours, however many
+
 
 def best(means: Scores, scores: Scores) -> int:
     """The largest mean; of equals the largest β."""
@@ -59,12 +61,13 @@ def chosen(scores: Scores, rule: str = "best", cut_short: bool = False) -> int:
     return int(most[np.argmax(np.nanmean(scores[:, most], axis=0))])
 
 
-def seen_enough(scores: Scores, patience: int | None) -> bool:
-    """Whether the last ``patience`` β were no better, on the mean, than one before them."""
+def seen_enough(betas: list[float], scores: Scores, patience: int | None) -> bool:
+    """Whether the last ``patience`` β, and all down to a fifth of it, were no better on the mean than the best."""
     means = mean_scores(scores)[0]
     if patience is None or np.isnan(means).all():
         return False
-    return len(means) - 1 - int(np.nanargmax(means)) >= patience
+    top = int(np.nanargmax(means))
+    return len(means) - 1 - top >= patience and betas[len(means) - 1] <= _FAR * betas[top]
 
 
 class Candidate(NamedTuple):

@@ -17,7 +17,7 @@ from provenet.estimators.base import TrainingData
 from provenet.estimators.beta import Beta
 from provenet.estimators.budget import SHORTEST
 from provenet.problem import Problem
-from provenet.solvers import Solution, Status
+from provenet.solvers import Limits, Solution, Status
 from provenet.solvers.solve import solve_quietly
 from provenet.variable import Factors
 
@@ -44,7 +44,8 @@ class Fold:
     def alone(self) -> Fold:
         """For another process, where nobody listens."""
         model = copy.copy(self.model)
-        vars(model).pop("_watcher", None)
+        for listener in ("_watcher", "_speaker"):
+            vars(model).pop(listener, None)
         model.verbose = 0
         return replace(self, model=model)
 
@@ -73,7 +74,8 @@ def followed(
     left = None if seconds is None else max(seconds - (time.perf_counter() - began), SHORTEST)
     tell = model._callback(from_verbose=2)
     at = problem.with_beta(beta * fold.share)
-    solution = solve_quietly(at, model.solver, tol, model.max_steps, left, fold.start, tell)
+    limits = Limits(tol, model.max_steps, left)
+    solution = solve_quietly(at, model.solver, limits, fold.start, tell, model.memory_limit)
     scored = fold.test is not None and solution.status is not Status.INTERRUPTED
     score = _score(model, solution, data, fold.test) if scored else np.nan
     # its gates may have grown

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
+from provenet.data.sharded import comes_in_shards
 from provenet.estimators.base import TrainingData
 from provenet.estimators.beta import USUAL, Beta, parse_beta
 from provenet.estimators.budget import Budget
@@ -82,6 +83,13 @@ class BetaSearch(ManyBetas):
             return rough
         return fine if fine.certificate.relative_gap <= rough.certificate.relative_gap else rough
 
+    def _in_shards(self, X: Any, limit: int | None) -> bool:
+        if comes_in_shards(X):
+            raise ValueError(
+                "X: folds are taken of arrays, not of shards; choose beta on a part that fits into memory."
+            )
+        return False
+
     def _choices(self: Any) -> list[tuple[str, Any]]:
         """Activations and gates to try; a linear network has no gates to choose."""
         activations, gates = _several(self.activation), _several(self.gates)
@@ -93,6 +101,7 @@ class BetaSearch(ManyBetas):
         splits = list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
         with budget.within():
             problem = self._formulate(data, asked.found_at, asked.seed)
+        self._say_memory(problem)
         grid = self._grid(problem)
         parts = [Fold(copy.copy(self), problem=problem), *(Fold.of(self, data, *split) for split in splits)]
         self.path_, scores, gaps, short, interrupted = [], [], [], 0, False
@@ -109,11 +118,11 @@ class BetaSearch(ManyBetas):
             short += sum(step.solution.status not in (Status.SOLVED, Status.INTERRUPTED) for step in steps[1:])
             if self.verbose:
                 _print_round(grid, scores, steps[0].solution, time.perf_counter() - began)
-            if interrupted or budget.over or seen_enough(np.array(scores).T, self.patience):
+            if interrupted or budget.over or seen_enough(grid, np.array(scores).T, self.patience):
                 break
         if not self.path_:
             raise KeyboardInterrupt
-        self.betas_, self.cv_scores_ = np.array(grid[: len(scores)]), np.array(scores).T
+        self.betas_, self.cv_scores_ = np.array(grid[: len(scores)]), np.array(scores).T.copy()
         ended = interrupted or (budget.over and self._lacks(len(grid)))
         best = chosen(self.cv_scores_, self.rule, cut_short=ended)
         self.cv_results_ = _results(self.betas_, self.cv_scores_, np.array(gaps).T, asked.tol)
@@ -174,9 +183,9 @@ class BetaSearch(ManyBetas):
     def _middle(self) -> Beta:
         """The β for which gates that depend on it are found: the geometric mean of those that are listed."""
         listed = self._listed()
-        if listed is None or any(beta.relative != listed[0].relative for beta in listed):
+        if listed is None or any(beta.unit != listed[0].unit for beta in listed):
             return USUAL
-        return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].relative)
+        return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].unit)
 
     def _grid(self: Any, problem: Problem) -> list[float]:
         listed = self._listed()

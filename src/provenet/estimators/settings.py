@@ -62,11 +62,24 @@ class Settings:
     max_seconds: float | None = setting(
         None, "a limit of the whole fit, with its gates and folds; the certificate may take a second or a tenth more"
     )
-    verbose: int = setting(0, "1 prints each look at the gap, and how long gates took")
+    memory_limit: str | int | None = setting(
+        None,
+        '"4GB", or bytes: what a fit may allocate beyond what the process has; data whose copies would take more than '
+        "a quarter of it are gone over in shards, and a limit below the least that works is refused",
+    )
+    verbose: int = setting(
+        0, "1 prints each look at the gap, how long gates took, and what memory data in shards will take"
+    )
     random_state: Any = setting(0, "for the gates that are sampled")
     whiten: bool = setting(
         False,
         "makes XXᵀ = I first (ZCA, for tables with no more samples than features), and does the same to new data",
+    )
+    standardize: bool | str = setting(
+        "auto",
+        "brings features, and the targets of a regression, to mean zero and variance one, in the fit and for new data; "
+        "network_ does it itself, predictions are in the units of y, and the certificate is of the standardised "
+        'problem: its penalty is on weights of standardised features; "auto": for tables, not for images and tokens',
     )
     penalty: tuple[float, float] = setting(
         WEIGHT_DECAY, "the norms (C, R) of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), as in `provenet.formulate`"
@@ -82,7 +95,11 @@ class ClassifierSettings(Settings):
 @dataclass(kw_only=True, eq=False, repr=False)
 class RegressorSettings(Settings):
     loss: str = setting("squared", '"squared", ½‖f − y‖², or "huber"')
-    delta: float = setting(1.0, "the huber loss is quadratic within it, and linear beyond")
+    delta: float = setting(
+        1.0,
+        "the huber loss is quadratic within it, and linear beyond; standardized targets are in units of their "
+        "deviation from the median",
+    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -116,7 +133,9 @@ class ManyBetas:
         "its least; the network that is kept goes on to ``tol``",
     )
     patience: int | None = setting(
-        3, "the search ends where so many β in a row had no better mean score than a larger one; None: never"
+        3,
+        "the search ends where so many β in a row, down to a fifth of the best one, had no better mean score; None: "
+        "never",
     )
     n_jobs: int | None = setting(
         None, "folds that are solved at the same time, in processes of their own; the answer is the same"

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from provenet.blocks import Block
 from provenet.data.validation import as_mask, as_samples, as_targets, as_weights, check_finite
+from provenet.scaling import Scaling, axis_of
 from provenet.statement import Statement
 
 _MASKED_TOKEN_LOSSES = ("squared", "huber")  # those that are zero where output and target are
@@ -34,6 +35,16 @@ def read_data(statement: Statement, X: Any, Y: Any, sample_weight: Any, mask: An
         samples, targets, weight = samples[used], targets[used], weight[used]
         there = None if there is None else there[used]
     return Data(samples, as_masked_targets(targets, there, readout, loss), weight, there)
+
+
+def standardised(statement: Statement, data: Data, scaling: Scaling | None) -> tuple[Data, Scaling]:
+    """Data as the problem sees them, and by what: the moments of these data, where none are given."""
+    if scaling is None:
+        targets = data.Y if statement.loss.measures else None
+        robust = statement.loss.measures == "median"
+        scaling = Scaling.fit(data.X, targets, axis_of(statement.block.tokens), data.weight, data.mask, robust)
+    X, Y = scaling.samples(data.X, data.mask), scaling.targets(data.Y, data.mask)
+    return data._replace(X=X, Y=Y), scaling
 
 
 def as_masked(block: Block, X: Any, mask: Any) -> tuple[Tensor, Tensor | None]:

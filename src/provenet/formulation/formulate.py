@@ -8,22 +8,25 @@ from typing import Any
 import torch
 
 from provenet.blocks import Block
-from provenet.formulation.data import read_data
+from provenet.formulation.data import read_data, standardised
 from provenet.formulation.gates import find_gates
 from provenet.formulation.gauge import gauge_for
+from provenet.formulation.sharded import goes_in_shards, pose_in_shards
 from provenet.formulation.trainee import BlockTrainee
 from provenet.formulation.units import normalised
 from provenet.formulation.wanted import GIVEN, GROW, Wanted
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.losses import Loss
+from provenet.memory import as_bytes
 from provenet.problem import Problem, Program
+from provenet.scaling import Scaling
 from provenet.statement import Statement
 
 
 def formulate(
     block: str | Block,
     X: Any,
-    Y: Any,
+    Y: Any = None,
     activation: str = "gated_relu",
     gates: str | int | Any = 100,
     loss: str | type[Loss] = "squared",
@@ -37,6 +40,8 @@ def formulate(
     penalty: tuple[float, float] = WEIGHT_DECAY,
     n_gates: int = 100,
     fit_intercept: bool | str | None = None,
+    standardize: bool = False,
+    memory_limit: str | int | None = None,
 ) -> Problem:
     """The convex program of a block on data.
 
@@ -45,8 +50,10 @@ def formulate(
     block : str or Block
         A name, or a block with settings of its own.
     X : array
-        Samples (n, d), tokens (n, s, d) or images (n, channels, …), by block.
-    Y : array
+        Samples (n, d), tokens (n, s, d) or images (n, channels, …), by block.  Or what is larger than memory, and gone
+        over in shards: the path of an NPY file, that of a Parquet file, with Y its target column; pairs (X_i, y_i) of
+        arrays, memory maps or paths, a torch DataLoader or any iterable of pairs, without Y.
+    Y : array, optional
         Targets (n, c) or (n,); one-hot or integer labels for ``"softmax"``, zeros and ones for ``"logistic"``;
         (n, s, c) with ``readout="tokens"``.
     activation : str, default "gated_relu"
@@ -83,6 +90,14 @@ def formulate(
         "free": outputs get a bias (c,) that costs nothing, shared by all samples and tokens, and the certificate speaks
         of networks with any such bias.  True and False, and the MLP's part in "free", are for ``block="mlp"`` by name:
         a column of ones for X, whose weights are penalised, so that hidden units have biases.
+    standardize : bool, default False
+        The problem is that of features with mean zero and variance one (channels of images), and of such targets where
+        the loss measures distances: its penalty is on weights of standardised features, its objective in units of
+        standardised targets.  Networks take, and return, the user's own numbers.
+    memory_limit : str or int, optional
+        "4GB", or bytes: what posing, solving and certifying may allocate beyond what the process has.  Arrays whose
+        copies would take more than a quarter of it are gone over in shards; ``problem.memory`` says what will be used.
+        A limit below the least that works is refused, and that is named.
 
     Returns
     -------
@@ -103,7 +118,8 @@ def formulate(
         complete=wanted.all,
         fit_intercept=fit_intercept,
     )
-    return pose(statement, X, Y, wanted, seed=seed, sample_weight=sample_weight, mask=mask, gate_group=gate_group)
+    more = {"sample_weight": sample_weight, "mask": mask, "gate_group": gate_group, "standardize": standardize}
+    return pose(statement, X, Y, wanted, seed=seed, **more, memory_limit=memory_limit)
 
 
 @torch.inference_mode(False)
@@ -117,11 +133,22 @@ def pose(
     sample_weight: Any = None,
     mask: Any = None,
     gate_group: Any = None,
+    standardize: bool | Scaling = False,
+    memory_limit: Any = None,
 ) -> Problem:
-    """The statement on data; arguments as `formulate` has them.  Gates are found anew where it is complete."""
+    """The statement on data; arguments as `formulate` has them.  Gates are found anew where it is complete.
+
+    standardize: by the data's own moments, or by those of another fit."""
     wanted = gates if isinstance(gates, Wanted) else Wanted.of(gates)
+    limit = as_bytes(memory_limit)
+    if goes_in_shards(X, limit):
+        given = {"sample_weight": sample_weight, "mask": mask, "gate_group": gate_group}
+        return pose_in_shards(statement, X, Y, wanted, limit, seed=seed, **given, standardize=standardize)
     block = statement.block
     data = read_data(statement, X, Y, sample_weight, mask)
+    scaling = standardize if isinstance(standardize, Scaling) else None
+    if standardize:
+        data, scaling = standardised(statement, data, scaling)
     on = block.on(data.X, data.Y.shape[-1], statement.readout, data.mask)
     loss = statement.make_loss(data.Y, data.weight, data.mask)
     scaled_loss, units = normalised(loss, block.size(data.X), block.degree)
@@ -139,4 +166,4 @@ def pose(
         sampler=statement.sampler if wanted.name == GIVEN else wanted.name,
     )
     growth = wanted.count if wanted.name == GROW and found.vectors is not None else None
-    return Problem(told, data.X, data.mask, loss, found, program, units, growth)
+    return Problem(told, data.X, data.mask, loss, found, program, units, growth, scaling)

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from provenet.blocks import OnData
 from provenet.nn import TwoLayer
 from provenet.nn.foreign import read_module
+from provenet.nn.standardised import core
 from provenet.vectors import unit
 
 _OFF = 1e-9  # of its length: how far a ReLU unit that grazes a row is moved
@@ -18,7 +19,7 @@ _OFF = 1e-9  # of its length: how far a ReLU unit that grazes a row is moved
 def gates_of(module: nn.Module, on: OnData) -> tuple[Tensor, Tensor | None]:
     """Gate vectors (P, p), and the group (P,) of each where the block has groups, of a network of the block, ours or
     torch's own, however it was trained: the gates of a gated one, the first layers of a ReLU network."""
-    network = _read(module, on)
+    network = _read(core(module), on)
     if network.activation == "linear":
         raise ValueError("gates: the network is linear and has no gates; give a gated or ReLU network.")
     if not isinstance(network, on.block.module):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from provenet.vectors import unit
+
 _NEARLY = 1e-3  # ‖QQᵀ − I‖ up to which rows count as orthogonal; what it is enters every bound
 _SAMPLE = 32  # rows that are looked at first
 
@@ -19,10 +21,9 @@ def spike_free_stretch(rows: Tensor) -> float | None:
     κ² = (1 + δ)/(1 − δ) for ‖QQᵀ − I‖ ≤ δ, what rounding hides included: one but for the data's own accuracy.
     """
     N, p = rows.shape
-    length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    if not 2 <= N <= p or bool((length == 0).any()):
+    if not 2 <= N <= p or not bool(rows.any(1).all()):
         return None
-    Q = rows / length
+    Q = unit(rows)
     some = Q[torch.linspace(0, N - 1, min(N, _SAMPLE)).long()]
     if int(((some @ Q.T).abs() > _NEARLY).sum()) > len(some):  # more than each row with itself
         return None
@@ -35,5 +36,4 @@ def spike_free_stretch(rows: Tensor) -> float | None:
 
 def open_gate(rows: Tensor) -> tuple[Tensor, Tensor]:
     """A vector (1, p) on the open side of all orthogonal rows (N, p), and its pattern (1, N)."""
-    unit = rows / torch.linalg.vector_norm(rows, dim=1, keepdim=True)
-    return unit.sum(0, keepdim=True), torch.ones(1, len(rows), dtype=torch.bool)
+    return unit(rows).sum(0, keepdim=True), torch.ones(1, len(rows), dtype=torch.bool)

@@ -53,7 +53,7 @@ def rebuild(saved: dict[str, Any], tensors: dict[str, Tensor], model: SavedModel
     kind = take(saved, "kind", str)
     if kind not in KINDS:
         raise SchemaError(f"kind: {kind!r} is not one of {', '.join(KINDS)}")
-    settings = decode_all(take(saved, "settings", dict))
+    settings = {"standardize": False} | decode_all(take(saved, "settings", dict))  # folders from before it was one
     settings |= {
         name.removeprefix("settings."): t.numpy() for name, t in tensors.items() if name.startswith("settings.")
     }
@@ -81,13 +81,17 @@ def rebuild(saved: dict[str, Any], tensors: dict[str, Tensor], model: SavedModel
 
 def problem_of(estimator: ProvenEstimator, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> Problem:
     """The problem a loaded estimator was fitted to, on these data, with its saved gates."""
-    saved: SavedModel = estimator.saved_
+    return estimator.saved_.problem(*posed_data(estimator, X, y, sample_weight, mask))
+
+
+def posed_data(estimator: ProvenEstimator, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> Any:
+    """(X, Y, sample_weight, mask) as the estimator poses its problem with them."""
     reader = copy.copy(estimator)  # reading sets attributes
     data = reader._read(X, y, sample_weight, mask)
     known, found = getattr(estimator, "classes_", None), getattr(reader, "classes_", None)
     if known is not None and found is not None and not np.array_equal(known, found):
         raise ValueError(f"y: its classes are {found.tolist()}, but the model was fitted with {known.tolist()}.")
-    return saved.problem(reader._whitened(data.X), data.targets, data.weight, data.mask)
+    return reader._whitened(data.X), data.targets, data.weight, data.mask
 
 
 def _check_fitted(estimator: ProvenEstimator, model: SavedModel) -> None:

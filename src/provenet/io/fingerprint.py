@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from provenet.data.sharded import row_blocks
 from provenet.io.schema import SchemaError, take
 from provenet.problem import Problem
 
@@ -21,7 +23,7 @@ def fingerprint(problem: Problem) -> dict[str, Any]:
     return {
         "samples": list(problem.X.shape),
         "targets": list(loss.target.shape),
-        "samples_sha256": digest(problem.X),
+        "samples_sha256": digest_of(row_blocks(problem.X)),
         "targets_sha256": digest(loss.target),
         "weights_sha256": digest(loss.sample_weight),
         "mask_sha256": None if mask is None else digest(mask),
@@ -66,6 +68,10 @@ def check_fingerprint(saved: dict[str, Any]) -> dict[str, Any]:
 
 def digest(*tensors: Tensor) -> str:
     """SHA-256 of the numbers, in float64, some at a time."""
+    return digest_of(tensors)
+
+
+def digest_of(tensors: Iterable[Tensor]) -> str:
     total = hashlib.sha256()
     for tensor in tensors:
         for part in tensor.detach().cpu().flatten().split(_PART):

@@ -22,7 +22,7 @@ from provenet.files import check_regular, flush_directory, read_regular, tempora
 from provenet.memory import check_fits
 
 FORMAT = "provenet-model"
-VERSIONS = (1, 2)  # 2: with a free intercept, which older readers would leave out
+VERSIONS = (1, 2, 3)  # 2: with a free intercept, 3: of standardised data; older readers would leave them out
 MODEL, TENSORS, CERTIFICATE, REPORT = "model.json", "model.safetensors", "certificate.json", "report.html"
 _NEXT = ".next"  # a model whose files are on their way to their places
 _TRIES = 5  # while others save into the same folder
@@ -145,7 +145,7 @@ def _check_header(path: Path, header: dict[str, Any]) -> None:
     if header.get("format") != FORMAT:
         raise ValueError(f"{path}: it is not a model of provenet (format {header.get('format')!r}).")
     if header.get("version") not in VERSIONS or isinstance(header["version"], bool):
-        known = " and ".join(map(str, VERSIONS))
+        known = f"{', '.join(map(str, VERSIONS[:-1]))} and {VERSIONS[-1]}"
         raise ValueError(
             f"{path}: its format version is {header.get('version')!r}; this provenet reads versions {known}. "
             "Install the provenet that wrote it, or save the model again."

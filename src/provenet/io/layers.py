@@ -10,13 +10,13 @@ from torch import Tensor
 
 from provenet import layerwise
 from provenet.blocks import make_block
+from provenet.certificates import Certificate
 from provenet.io.estimators import decode_labels, encode_labels
 from provenet.io.folder import write_folder
 from provenet.io.schema import SchemaError, take
 from provenet.io.settings import encode
 from provenet.layerwise import Layer, Recipe
 from provenet.layerwise.base import Layerwise
-from provenet.layerwise.checkpoint import as_certificate
 from provenet.layerwise.stage import StageTable, TrainedStage, digest_of
 from provenet.nn import Layers
 from provenet.nn.rebuild import describe_layers, rebuild_layers
@@ -78,7 +78,7 @@ def _stages(network: Layers, told: list[Any]) -> StageTable:
     stages = []
     for module, each in zip(network, told, strict=True):
         try:
-            proof = None if each["certificate"] is None else as_certificate(each["certificate"])
+            proof = None if each["certificate"] is None else Certificate.from_dict(each["certificate"])
             known = dict(each) | {"certificate": proof, "shape": tuple(each["shape"])}
             stages.append(TrainedStage(module=module, **known))
         except (KeyError, TypeError) as error:

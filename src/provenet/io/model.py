@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from math import isfinite, prod
 from typing import Any
 
@@ -20,10 +20,14 @@ from provenet.io.fingerprint import check_fingerprint, differences, digest, fing
 from provenet.io.folder import VERSIONS
 from provenet.io.schema import SchemaError, take
 from provenet.io.settings import decode
+from provenet.nn import TwoLayer
+from provenet.nn.standardised import core
 from provenet.problem import Problem
+from provenet.scaling import Scaling, axis_of
 from provenet.statement import Scope, Statement
 from provenet.variable import Factors
 
+SCALING = "scaling."  # before the names of its tensors
 _LARGEST_SAMPLE = 2**28  # numbers
 
 
@@ -34,7 +38,8 @@ class SavedModel:
     ``gate_vectors`` (P, p) are all gates of the problem, used by a neuron or not, and ``gate_group`` (P,) their groups
     where the block has groups; all arrangements are found anew on data given anew.  ``data`` is the fingerprint of the
     samples, targets, weights and mask; ``weights`` is the digest of the network the certificate speaks of.  ``run``
-    says how the network was found, ``source`` where the data came from.
+    says how the network was found, ``source`` where the data came from.  ``scaling``: the problem is of data that were
+    standardised by it; data given anew are raw, and standardised by the same means and scales.
     """
 
     network: nn.Module
@@ -46,6 +51,7 @@ class SavedModel:
     weights: str
     run: Mapping[str, Any] = field(default_factory=dict)
     source: Mapping[str, Any] = field(default_factory=dict)
+    scaling: Scaling | None = None
 
     @staticmethod
     def of(problem: Problem, network: nn.Module, certificate: Certificate, **more: Any) -> SavedModel:
@@ -57,6 +63,7 @@ class SavedModel:
             gate_group=problem.gates.group,
             data=fingerprint(problem),
             weights=network_digest(network),
+            scaling=problem.scaling,
             **more,
         )
 
@@ -75,7 +82,8 @@ class SavedModel:
     def problem(self, X: Any, Y: Any, sample_weight: Any = None, mask: Any = None) -> Problem:
         """The saved problem on these data, with the saved gates; Y as `provenet.formulate` wants it."""
         group = None if self.gate_vectors is None else self.gate_group
-        return pose(self.statement, X, Y, self.gate_vectors, sample_weight=sample_weight, mask=mask, gate_group=group)
+        more = {"sample_weight": sample_weight, "mask": mask, "gate_group": group}
+        return pose(self.statement, X, Y, self.gate_vectors, **more, standardize=self.scaling or False)
 
     def certify(self, X: Any, Y: Any, sample_weight: Any = None, tol: float = 1e-4, mask: Any = None) -> Certificate:
         """The certificate, computed anew from the weights and these data."""
@@ -89,7 +97,7 @@ class SavedModel:
     def header(self) -> dict[str, Any]:
         """All but the tensors and the certificate, ready for JSON."""
         return {
-            "version": VERSIONS[self.statement.free_intercept],
+            "version": VERSIONS[self.statement.free_intercept if self.scaling is None else -1],
             "problem": self.statement.to_dict(),
             "run": dict(self.run),
             "data": dict(self.data),
@@ -103,29 +111,37 @@ class SavedModel:
                 "network: its weights changed after it was certified. Save it with problem=saved.problem(X, Y), "
                 "which certifies it anew."
             )
-        first, second, gates, group, _ = self.statement.block.neurons(self.network, self.statement.readout)
+        inner = core(self.network)
+        first, second, gates, group, _ = self.statement.block.neurons(inner, self.statement.readout)
         named = {"first": first, "second": second, "gates": gates, "group": group}
-        named["bias"] = getattr(self.network, "bias", None)
+        named["bias"] = getattr(inner, "bias", None)
         named |= {"gate_vectors": self.gate_vectors, "gate_group": self.gate_group, "dual": self.certificate.theta}
+        if self.scaling is not None:
+            named |= {f"{SCALING}{name}": value for name, value in self.scaling.tensors().items()}
         return {name: value.detach().contiguous() for name, value in named.items() if value is not None}
 
     @staticmethod
     def read(header: dict[str, Any], tensors: dict[str, Tensor], certificate: dict[str, Any]) -> SavedModel:
         statement = _statement(take(header, "problem", dict))
-        network = _network(statement, tensors)
+        inner = _network(statement, tensors)
+        data = check_fingerprint(take(header, "data", dict))
+        scaling = _scaling(statement, tensors, data)
+        network = inner if scaling is None else scaling.around(inner)
+        told = {"free_intercept": statement.free_intercept} | certificate  # others were written before it was said
         model = SavedModel(
             network=network,
-            certificate=read_certificate(certificate, tensors.get("dual")),
+            certificate=read_certificate(told, tensors.get("dual")),
             statement=statement,
             gate_vectors=tensors.get("gate_vectors"),
             gate_group=tensors.get("gate_group"),
-            data=check_fingerprint(take(header, "data", dict)),
+            data=data,
             weights=network_digest(network),
             run=take(header, "run", dict),
             source=take(header, "source", dict),
+            scaling=scaling,
         )
         _check_sizes(model)
-        _check_same_statement(model.certificate, statement)
+        _check_same_statement(model)
         _check_dual(model)
         return model
 
@@ -149,9 +165,26 @@ def _statement(record: dict[str, Any]) -> Statement:
     )
 
 
-def _check_same_statement(certificate: Certificate, statement: Statement) -> None:
+def _scaling(statement: Statement, tensors: dict[str, Tensor], data: Mapping[str, Any]) -> Scaling | None:
+    """By what the data were standardised; None: by nothing."""
+    parts = {name.removeprefix(SCALING): t for name, t in tensors.items() if name.startswith(SCALING)}
+    if not parts:
+        return None
+    axis = axis_of(statement.block.tokens)
+    if len(data["samples"]) < 2:
+        raise SchemaError("data: samples without features")
+    scaling = Scaling.from_tensors(parts, axis, data["samples"][axis], data["targets"][-1])
+    if (scaling.target_mean is not None) != bool(statement.loss.measures):
+        raise SchemaError(f"tensors: means of targets do not go with loss {statement.loss.name!r}, or lack")
+    return scaling
+
+
+def _check_same_statement(model: SavedModel) -> None:
     """What the certificate speaks of must be what the problem is about."""
-    for name in ("beta", "penalty", "scope"):
+    certificate, statement = model.certificate, model.statement
+    if certificate.standardized != (model.scaling is not None):
+        raise SchemaError("standardized: the model says one thing, its certificate another")
+    for name in ("beta", "penalty", "scope", "free_intercept"):
         told, found = getattr(statement, name), getattr(certificate, name)
         if told != found:
             raise SchemaError(f"{name}: the model has {told!r}, its certificate {found!r}")
@@ -166,7 +199,7 @@ def network_digest(network: nn.Module) -> str:
     return digest(*network.state_dict().values())
 
 
-def _network(statement: Statement, tensors: dict[str, Tensor]) -> nn.Module:
+def _network(statement: Statement, tensors: dict[str, Tensor]) -> TwoLayer:
     """The module of the saved weights, bit by bit."""
     block, activation = statement.block, statement.activation
     gated = {"linear": [], "gated_relu": ["gates", "gate_vectors"], "relu": ["gate_vectors"]}[activation]
@@ -239,11 +272,12 @@ def _fit_together(shapes: dict[str, tuple[int, ...]], groups: int) -> bool:
 
 def read_certificate(saved: dict[str, Any], theta: Tensor | None = None) -> Certificate:
     # folders from before there were others
-    saved = {"method": "gates", "penalty": written(WEIGHT_DECAY), "dual_of": "network"} | saved
+    saved = {"method": "gates", "penalty": written(WEIGHT_DECAY), "dual_of": "network", "standardized": False} | saved
     kinds: dict[str, type] = {"scope": Scope, "bound": BoundKind, "conditions": dict, "method": str, "dual_of": str}
-    names = [f.name for f in fields(Certificate) if f.name not in (*TENSORS, "penalty")]
+    kinds |= {"penalty": list, "standardized": bool, "free_intercept": bool}
+    names = [f.name for f in fields(Certificate) if f.name not in TENSORS]
     values: dict[str, Any] = {name: take(saved, name, kinds.get(name, float)) for name in names}
-    certificate = Certificate(**values, penalty=_penalty(saved), theta=theta)
+    certificate = replace(Certificate.from_dict(values), theta=theta)
     if not all(isfinite(value) for value in values.values() if isinstance(value, float)) or certificate.beta <= 0:
         raise SchemaError("certificate: its numbers are not finite, or beta is not positive")
     if certificate.to_dict() != {name: saved.get(name) for name in certificate.to_dict()}:

@@ -13,7 +13,9 @@ from torch import nn
 from provenet.files import write_atomically
 from provenet.io.onnx_graphs import GRAPHS, Graph
 from provenet.io.onnx_layers import LayersGraph
-from provenet.nn import MLP, Layers, SelfAttention, TwoLayer
+from provenet.io.onnx_standard import standardise
+from provenet.nn import MLP, Layers, SelfAttention, Standardised, TwoLayer
+from provenet.nn.standardised import core
 
 
 def export_onnx(
@@ -31,6 +33,7 @@ def export_onnx(
     onnx = _import_onnx()
     if isinstance(network, Layers):
         return _export_layers(onnx, network, Path(path), precision, sample_shape)
+    outer, network = network, core(network)
     build = GRAPHS.get(type(network))
     if build is None or not isinstance(network, TwoLayer):
         raise ValueError(
@@ -45,6 +48,8 @@ def export_onnx(
         )
     graph = Graph(onnx, network, getattr(torch, precision), tuple(sample_shape or ()))
     build(graph)
+    if isinstance(outer, Standardised):
+        standardise(graph, outer)
     model = graph.model()
     onnx.checker.check_model(model, full_check=True)
     write_atomically(Path(path), model.SerializeToString())

@@ -169,7 +169,13 @@ def _cnn(graph: Graph) -> None:
         sizes = [(row, *size) for row, size in zip((1, 1, 0, 1), sizes, strict=True)]
     index = unfold(places, *sizes)[0].T.long() - 1  # (K, p)
     patches = _gathered(graph, torch.where(index < 0, prod(graph.shape), index), zero=True)
-    hidden = graph.gated(lambda weights: graph.add("MatMul", patches, graph.weight(weights.T)))
+    taps = index.shape[1]
+
+    def values(weights: Tensor) -> str:
+        made = graph.add("MatMul", patches, graph.weight(weights[:, :taps].T))
+        return graph.add("Add", made, graph.weight(weights[:, taps])) if convolution.fit_intercept else made
+
+    hidden = graph.gated(values)
     pooled = graph.add("MatMul", graph.weight(pooling_matrix(convolution, positions)), hidden)
     second = graph.second.view(len(graph.second), -1, convolution.cells(dims))  # (N, c, a)
     graph.finish(graph.add("Einsum", pooled, graph.weight(second), equation="naj,jca->nc"), second.shape[1])

@@ -110,7 +110,8 @@ def _to_saved(model: Any, problem: Problem | None, source: Mapping[str, Any] | N
     if isinstance(model, nn.Module):
         if problem is None:
             raise ValueError("problem: a network alone does not say what it solves; pass problem= with it.")
-        return SavedModel.of(problem, model, network_certificate(problem, model), source=source or {})
+        outer = problem.outward(problem.inward(model))
+        return SavedModel.of(problem, outer, network_certificate(problem, model), source=source or {})
     if isinstance(model, Solution):
         run = _run(model) | {"asked": encode("method", model.asked)}
         return SavedModel.of(model.problem, model.network(), model.certificate, run=run, source=source or {})

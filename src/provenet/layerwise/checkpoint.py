@@ -13,7 +13,6 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +21,11 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from provenet.certificates import Certificate
-from provenet.certificates.certificate import TENSORS
 from provenet.files import write_atomically
-from provenet.gauges import BoundKind
-from provenet.gauges.prox.mixed import read_penalty
 from provenet.layerwise.minibatch import Training
 from provenet.layerwise.stage import TrainedStage
 from provenet.nn import Stage
 from provenet.nn.rebuild import describe, rebuild
-from provenet.statement import Scope
 
 _FORMAT = "provenet-layerwise-run"
 _VERSION = 1
@@ -75,7 +70,7 @@ class Checkpoint:
             return None
         told, tensors = read
         known = dict(told["known"])
-        certificate = None if known["certificate"] is None else as_certificate(known["certificate"])
+        certificate = None if known["certificate"] is None else Certificate.from_dict(known["certificate"])
         known |= {"certificate": certificate, "shape": tuple(known["shape"])}
         return TrainedStage(module=rebuild(told["stage"], tensors), **known)
 
@@ -132,17 +127,6 @@ def differences(before: Any, now: Any, where: str = "") -> list[str]:
         pairs = enumerate(zip(before, now, strict=True))
         return [word for i, (a, b) in pairs if a != b for word in differences(a, b, f"{where}[{i}]")]
     return [f"{where} was {_short(before)}, now {_short(now)}"]
-
-
-def as_certificate(told: Mapping[str, Any]) -> Certificate:
-    """Back from `Certificate.to_dict`."""
-    values = {each.name: told[each.name] for each in fields(Certificate) if each.name not in TENSORS}
-    values |= {
-        "scope": Scope(told["scope"]),
-        "bound": BoundKind(told["bound"]),
-        "penalty": read_penalty(told["penalty"]),
-    }
-    return Certificate(**values)
 
 
 def _metadata(content: bytes) -> dict[str, str]:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.certificates import Certificate, network_certificate
 from provenet.formulation import Wanted, pose
 from provenet.layerwise.inputs import Inputs
-from provenet.layerwise.layer import Decay, Layer
+from provenet.layerwise.layer import Layer
 from provenet.nn import TwoLayer
 from provenet.problem import Problem
-from provenet.solvers import Record
+from provenet.solvers import Limits, Record
 from provenet.solvers.solve import solve_quietly
 from provenet.statement import Statement
 from provenet.variable import Factors
@@ -45,41 +47,38 @@ def posed(at: Callable[[float], Statement], layer: Layer, inputs: Inputs, target
 
     at: β → what is minimised.
     """
-    assert layer.beta is not None
-    decay = Decay.parse(layer.beta)
     samples = torch.cat(list(inputs.parts())).to(torch.float64)
-
-    def beta(problem: Problem) -> float:
-        return decay.summed(inputs.n, lambda: problem.beta_max)
 
     problem = pose(at(1.0), samples, targets, Wanted.of("gaussian", layer.n_gates), seed=seed)
     if layer.activation != "linear":
         if layer.gates != "gaussian":  # they may depend on β
             wanted = Wanted.of(layer.gates, layer.n_gates)
-            problem = pose(at(beta(problem)), samples, targets, wanted, seed=seed)
+            problem = pose(at(layer.decay.of(problem)), samples, targets, wanted, seed=seed)
         assert problem.gates.vectors is not None
         vectors = problem.gates.vectors.float().to(torch.float64)
         problem = pose(at(1.0), samples, targets, vectors, gate_group=problem.gates.group)
-    return problem.with_beta(beta(problem))
+    return problem.with_beta(layer.decay.of(problem))
 
 
-def solved(
-    problem: Problem, rank: int, tol: float, max_seconds: float | None, tell: Callable[[Record], None] | None
-) -> Solved:
+def solved(problem: Problem, rank: int, limits: Limits, tell: Callable[[Record], None] | None) -> Solved:
     """The best network, its weights rounded to float32 and certified so; of every gate its ``rank`` strongest neurons
     are passed on."""
-    solution = solve_quietly(problem, "auto", tol, max_seconds=max_seconds, callback=tell)
+    seconds, began = limits.max_seconds, time.perf_counter()
+    solution = solve_quietly(problem, "auto", limits, callback=tell)
     factors = solution.factors
     network = problem.network(factors).float()
     assert isinstance(network, TwoLayer)
-    certificate = network_certificate(problem, network, tol).sharpened(solution.certificate)
+    with deadline.within(
+        None if seconds is None else seconds + deadline.grace(seconds) - (time.perf_counter() - began)
+    ):
+        certificate = network_certificate(problem, network, limits.tol)
+    certificate = certificate.sharpened(solution.certificate)
     return Solved(network, certificate, strongest(factors, rank))
 
 
 def strongest(factors: Factors, rank: int) -> Tensor | None:
     """The ``rank`` neurons of every gate with the largest ‖u‖‖v‖, in their order; None where that is all."""
-    strength = factors.left.norm(dim=1) * factors.right.norm(dim=1)
-    order = torch.argsort(strength, descending=True, stable=True)
+    order = torch.argsort(factors.sizes(), descending=True, stable=True)
     seen: dict[int, int] = {}
     kept = []
     for j in order.tolist():

@@ -15,7 +15,7 @@ from provenet.layerwise.augment import Augmented
 from provenet.layerwise.checkpoint import Checkpoint
 from provenet.layerwise.exact import Solved, is_small, posed, solved
 from provenet.layerwise.inputs import Inputs, Made, Store
-from provenet.layerwise.layer import Decay, Layer
+from provenet.layerwise.layer import Layer
 from provenet.layerwise.minibatch import Minibatches, Score
 from provenet.layerwise.presets import Recipe
 from provenet.layerwise.progress import Event, Watcher
@@ -24,7 +24,7 @@ from provenet.layerwise.shapes import blank_network
 from provenet.layerwise.stage import TrainedStage, digest_of, digest_of_samples
 from provenet.nn import Stage
 from provenet.nn.normalise import Moments
-from provenet.solvers import Record
+from provenet.solvers import Limits, Record
 from provenet.statement import Statement
 
 _LOOK = 10_000  # samples that moments and training scores are taken of
@@ -186,7 +186,8 @@ class _Work:
             report("solving", 0.0, time.perf_counter() - began, gap=record.relative_gap)
 
         assert layer.rank is not None
-        found: Solved = solved(problem, layer.rank, growth.tol, growth.max_seconds, tell)
+        left = None if growth.max_seconds is None else max(growth.max_seconds - (time.perf_counter() - began), 1e-3)
+        found: Solved = solved(problem, layer.rank, Limits(growth.tol, max_seconds=left), tell)
         kept = found.kept if layer.passes == "features" else None
         return _Trained(self._with(found.network, kept), found.certificate, "solve", 0)
 
@@ -195,8 +196,7 @@ class _Work:
         images = None
         if growth.recipe.augment:
             images = Augmented(growth.training.inputs, growth.recipe.augment, self.below, self.frame)
-        assert layer.beta is not None
-        statement = growth.statement(layer, Decay.parse(layer.beta).summed(self.seen.n, _no_beta_max))
+        statement = growth.statement(layer, layer.decay.summed(self.seen.n, _no_beta_max))
         minibatches = Minibatches(
             layer, growth.recipe, statement, self.seen, growth.training.targets, growth.score, self.seed, images
         )

@@ -1,20 +1,20 @@
-"""What a user says of one stage, and how weight decay is said."""
+"""What a user says of one stage."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 from provenet.blocks import Block, make_block
+from provenet.estimators.beta import Beta, parse_beta
 from provenet.nn.base import check_activation, check_readout
 from provenet.nn.layers import PASSES
 from provenet.nn.normalise import KINDS
 
 GATES = ("gaussian", "trained")
 ENGINES = ("auto", "solve", "minibatch")
+UNITS = ("mean", "max")  # of β, besides the sum's
 
 
 @dataclass(frozen=True)
@@ -61,12 +61,18 @@ class Layer:
         if self.readout == "tokens" and not self.made_block.tokens:
             raise ValueError(f"readout: block {self.made_block.name!r} has no tokens; choose 'mean'.")
         if self.beta is not None:
-            Decay.parse(self.beta)
+            parse_beta(self.beta, UNITS)
 
     @property
     def made_block(self) -> Block:
         assert isinstance(self.block, Block)
         return self.block
+
+    @property
+    def decay(self) -> Beta:
+        """Its β, with all that was left open filled in."""
+        assert self.beta is not None
+        return parse_beta(self.beta, UNITS)
 
     @property
     def neuron_axis(self) -> int:
@@ -77,31 +83,3 @@ class Layer:
         """All of it, ready for JSON."""
         block = {"name": self.made_block.name, "settings": dict(self.made_block.settings())}
         return {name: value for name, value in vars(self).items() if name != "block"} | {"block": block}
-
-
-@dataclass(frozen=True)
-class Decay:
-    """β: of the sum over samples, of their "mean", or a share of β_"max"."""
-
-    value: float
-    of: str = "sum"
-
-    @staticmethod
-    def parse(said: float | str) -> Decay:
-        number, of = said, "sum"
-        if isinstance(said, str):
-            found = re.fullmatch(r"(.+?)(mean|max|)", said)
-            number, of = (found[1], found[2] or "sum") if found else (said, "sum")
-        try:
-            value = float(number)
-        except (TypeError, ValueError):
-            value = float("nan")
-        if isinstance(said, bool) or not 0 < value < float("inf"):
-            raise ValueError(f"beta: a positive number, '5e-4mean' or '0.01max' is needed, got {said!r}.")
-        return Decay(value, of)
-
-    def summed(self, n: int, beta_max: Callable[[], float]) -> float:
-        """β of the sum over n samples."""
-        if self.of == "max":
-            return self.value * (beta_max() or 1.0)
-        return self.value * n if self.of == "mean" else self.value

@@ -1,6 +1,6 @@
 """Losses: sums over samples, convex and smooth in the prediction."""
 
-from provenet.losses.base import Loss
+from provenet.losses.base import Loss, Shiftable
 from provenet.losses.conjugate import Conjugate
 from provenet.losses.free import Free
 from provenet.losses.huber import Huber
@@ -10,4 +10,4 @@ from provenet.losses.squared import Squared
 
 LOSSES: dict[str, type[Loss]] = {"squared": Squared, "softmax": Softmax, "logistic": Logistic, "huber": Huber}
 
-__all__ = ["LOSSES", "Conjugate", "Free", "Huber", "Logistic", "Loss", "Softmax", "Squared"]
+__all__ = ["LOSSES", "Conjugate", "Free", "Huber", "Logistic", "Loss", "Shiftable", "Softmax", "Squared"]

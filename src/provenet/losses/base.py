@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from provenet.losses.conjugate import Conjugate
 from provenet.space import Placed, Space
@@ -24,6 +25,7 @@ class Loss(Placed, ABC):
     name: str
     free: bool = False  # True: it is the least over a constant added to all rows, see `losses.free`
     quadratic: bool = False  # True: it is ½ Σ_i w_i ‖Ŷ_i − Y_i‖², after that constant if it is free
+    measures: str = ""  # targets are measurements, and may be standardised: by "mean", or, outliers aside, "median"
     kink: float | None = None  # δ where it is that within ±δ of the target, entry by entry, and linear beyond
     curvature: float  # sup of ℓ''
 
@@ -82,20 +84,7 @@ class Loss(Placed, ABC):
         """The b (c,) that a network with this prediction is to have; None where a loss has no free intercept."""
         return None
 
-    def centre(self) -> Tensor:
-        """A constant (c,) that can be taken off all targets without rounding, and leaves smaller ones; or zeros."""
-        return self.target.new_zeros(self.target.shape[-1])
-
-    def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
-        """argmin_b L(Ŷ + 1bᵀ) (c,), for a prediction (r, c); ``start`` is a guess.  A free intercept needs it."""
-        raise NotImplementedError(f"loss {self.name!r} does not say which constant is best.")
-
-    def balanced(self, dual: Tensor) -> Tensor:
-        """A point next to Θ (…, c), in the conjugate's domain if Θ is, whose columns sum to zero with no rounding
-        (`losses.balance`); a free intercept needs it."""
-        raise NotImplementedError(f"loss {self.name!r} does not say how to balance a dual point.")
-
-    def with_data(self, target: Tensor, weight: Tensor | None) -> Loss:
+    def with_data(self, target: Tensor, weight: Tensor | None) -> Self:
         """The same loss on other targets; a loss with settings hands them on."""
         return type(self)(target, weight)
 
@@ -114,7 +103,7 @@ class Loss(Placed, ABC):
         """
         return self, 1.0
 
-    def scaled(self, scale: float) -> Loss:
+    def scaled(self, scale: float) -> Self:
         """L̃ with L(scale·Ŷ) = scale²·L̃(Ŷ), for losses that have a scale."""
         return self.with_data(self.target / scale, self.sample_weight)
 
@@ -138,6 +127,23 @@ class Loss(Placed, ABC):
     def smoothness(self) -> float:
         """The Lipschitz constant of ∇L."""
         return self.curvature * float(self.sample_weight.max())
+
+
+class Shiftable(Loss):
+    """A loss that can have a free intercept."""
+
+    def centre(self) -> Tensor:
+        """A constant (c,) that can be taken off all targets without rounding, and leaves smaller ones; or zeros."""
+        return self.target.new_zeros(self.target.shape[-1])
+
+    @abstractmethod
+    def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
+        """argmin_b L(Ŷ + 1bᵀ) (c,), for a prediction (r, c); ``start`` is a guess."""
+
+    @abstractmethod
+    def balanced(self, dual: Tensor) -> Tensor:
+        """A point next to Θ (…, c), in the conjugate's domain if Θ is, whose columns sum to zero with no rounding
+        (`losses.balance`)."""
 
 
 def power_of_four(size: float) -> float:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.losses.balance import is_balanced
-from provenet.losses.base import Loss
+from provenet.losses.base import Loss, Shiftable
 
 _OFF = 1e-9  # of the sum of the sizes: what a column's sum may be for the conjugate to be a number
 _STEPS = 100
@@ -30,7 +31,7 @@ class Free(Loss):
     remembered = ("_last",)
     _last: tuple[Tensor, int, Tensor] | None = None  # a prediction, its version, and the best b there
 
-    def __init__(self, plain: Loss, there: Tensor | None = None):
+    def __init__(self, plain: Shiftable, there: Tensor | None = None):
         super().__init__(plain.target, plain.sample_weight)
         self.name, self.quadratic, self.kink, self.curvature = plain.name, plain.quadratic, plain.kink, plain.curvature
         self._given, self.there = plain, there
@@ -152,6 +153,8 @@ class Free(Loss):
         moved = self._flat.prox(rows + b, steps)
         slope = self._flat.gradient(moved).sum(0)
         for _ in range(_STEPS):
+            if deadline.over():
+                break
             bent = self._flat.hessian_product(moved, eye[:, None, :].expand(len(eye), *rows.shape)).permute(1, 0, 2)
             envelope = torch.linalg.solve(eye + steps[:, :, None] * bent, bent).sum(0)
             move = torch.linalg.pinv((envelope + envelope.T) / 2, hermitian=True, rtol=1e-14) @ -slope

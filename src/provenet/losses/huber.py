@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from provenet.losses.balance import balanced_boxes
-from provenet.losses.base import Loss, power_of_four
+from provenet.losses.base import Loss, Shiftable, power_of_four
 from provenet.losses.conjugate import Conjugate
 from provenet.losses.shift import close_centre, huber_shift
 
 
-class Huber(Loss):
+class Huber(Shiftable):
     name = "huber"
+    measures = "median"
     curvature = 1.0
 
     def __init__(self, target: Tensor, weight: Tensor | None = None, delta: float = 1.0):

@@ -7,12 +7,12 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from provenet.losses.balance import balanced_boxes
-from provenet.losses.base import Loss
+from provenet.losses.base import Shiftable
 from provenet.losses.conjugate import Conjugate
 from provenet.losses.shift import logistic_shift
 
 
-class Logistic(Loss):
+class Logistic(Shiftable):
     name = "logistic"
     curvature = 0.25
 

@@ -7,12 +7,12 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from provenet.losses.balance import balanced_flows, balanced_mixtures
-from provenet.losses.base import Loss, wright_omega
+from provenet.losses.base import Shiftable, wright_omega
 from provenet.losses.conjugate import Conjugate
 from provenet.losses.softmax_shift import softmax_shift
 
 
-class Softmax(Loss):
+class Softmax(Shiftable):
     name = "softmax"
     curvature = 0.5  # the Hessian diag(p) − ppᵀ has norm at most ½
 

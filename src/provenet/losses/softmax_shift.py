@@ -16,10 +16,12 @@ import torch
 from scipy.linalg.lapack import dposv
 from torch import Tensor
 
+from provenet import deadline
 from provenet.losses.quick import Array, newton_from
 from provenet.losses.shift import FAR
 
 _STEPS, _SWEEPS, _HALVINGS = 200, 100, 60
+_AT_LEAST = 10  # steps that are taken even where there is no time: they are enough where predictions are moderate
 _CLOSE = 1.0  # of the logarithms of what enters and leaves a class: from here on Newton is quick
 _GENTLE, _COOLER = 20.0, 4.0  # a spread of predictions that is easy; the ratio of one spread to the next
 
@@ -95,16 +97,22 @@ def _root(data: _Data, start: Array) -> Array:
     if _At.of(data, b).size > _CLOSE:
         spread = float(np.ptp(data.z, axis=0).max())
         for k in range(math.ceil(math.log(max(spread / _GENTLE, 1.0), _COOLER)), 0, -1):
+            if deadline.over():
+                break
             scale = _COOLER**k
             b = _descended(data._replace(z=data.z / scale), b / scale) * scale
     return _descended(data, b)
 
 
 def _descended(data: _Data, start: Array) -> Array:
-    """Newton's steps, shortened until the loss falls, Osborne's, or proportional ones, which always descend."""
+    """Newton's steps, shortened until the loss falls, Osborne's, or proportional ones, which always descend.
+
+    Any b is one that a network may have: one that a deadline leaves short of the best is a worse one, no wrong one."""
     at = _At.of(data, start)
     labels = bool(np.isin(data.y, (0, 1)).all())  # Osborne's flows are from one class each
-    for _ in range(_STEPS):
+    for k in range(_STEPS):
+        if k >= _AT_LEAST and deadline.over():
+            break
         newton, least = at.newton(data), 1e-15 * (1 + float(np.abs(at.b).max()))
         size = max(float(np.abs(newton).max()), least)
         halvings = min(math.ceil(math.log2(size) - math.log2(least)), _HALVINGS)

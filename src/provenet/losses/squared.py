@@ -5,13 +5,14 @@ from __future__ import annotations
 from torch import Tensor
 
 from provenet.losses.balance import balanced_boxes
-from provenet.losses.base import Loss, power_of_four
+from provenet.losses.base import Loss, Shiftable, power_of_four
 from provenet.losses.conjugate import Conjugate
 from provenet.losses.shift import close_centre, weighted_mean
 
 
-class Squared(Loss):
+class Squared(Shiftable):
     name = "squared"
+    measures = "mean"
     quadratic = True
     curvature = 1.0
 

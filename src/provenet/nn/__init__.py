@@ -8,6 +8,8 @@ from provenet.nn.layers import Layers, Stage
 from provenet.nn.mixer import Mixer
 from provenet.nn.mlp import MLP
 from provenet.nn.normalise import Normalise
+from provenet.nn.projections import Projections, from_multihead, from_projections, to_projections
+from provenet.nn.standardised import Standardised
 from provenet.nn.tokens import FNet, PoolFormer, TokenMap
 
 __all__ = [
@@ -20,8 +22,13 @@ __all__ = [
     "Mixer",
     "Normalise",
     "PoolFormer",
+    "Projections",
     "SelfAttention",
     "Stage",
+    "Standardised",
     "TokenMap",
     "TwoLayer",
+    "from_multihead",
+    "from_projections",
+    "to_projections",
 ]

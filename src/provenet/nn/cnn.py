@@ -30,6 +30,7 @@ class Convolution:
     BM eq. 7 and CP eq. 6 write); cells are those of torch's AdaptiveAvgPool: cell i of m takes the positions from
     ⌊iK/m⌋ up to ⌈(i+1)K/m⌉ of K, so that neighbours share one where m does not divide K.  1 is the global average;
     2 means 2 × 2 cells on images, row-major.  Or a matrix (a, K) of your own, positions row-major.
+    fit_intercept: every patch gets a last entry of one, so that a neuron has a bias, penalised like its other weights.
     """
 
     kernel: Sizes = 3
@@ -37,6 +38,7 @@ class Convolution:
     padding: Sizes = 0
     dilation: Sizes = 1
     pool: Sizes | Matrix = 1
+    fit_intercept: bool = False
 
     def __post_init__(self) -> None:
         for name, least in (("kernel", 1), ("stride", 1), ("padding", 0), ("dilation", 1)):
@@ -58,6 +60,10 @@ class Convolution:
         if isinstance(self.pool, int) or isinstance(self.pool[0], int):
             return None
         return torch.tensor(self.pool, dtype=torch.float64)
+
+    def patch(self, channels: int, dims: int) -> int:
+        """p, how many numbers a patch has."""
+        return channels * prod(self.per_dimension("kernel", dims)) + self.fit_intercept
 
     def cells(self, dims: int) -> int:
         """a, how many values pooling leaves."""
@@ -104,8 +110,8 @@ class Convolution:
 class CNN(TwoLayer):
     """x ↦ Σ_j V_j pool(D_j (u_j ∗ x)): sequences (n, channels, length) or images (n, channels, height, width) → (n, c).
 
-    u_j (channels, kernel), V_j (c, a); ``dims``: 2 for images, 1 for sequences.  The settings are `Convolution`'s;
-    average pooling averages.
+    u_j (channels, kernel), then a bias with ``fit_intercept``, V_j (c, a); ``dims``: 2 for images, 1 for sequences.
+    The settings are `Convolution`'s; average pooling averages.
     """
 
     def __init__(
@@ -118,15 +124,15 @@ class CNN(TwoLayer):
         dilation: Any = 1,
         pool: Any = 1,
         *,
+        fit_intercept: bool = False,
         dims: int = 2,
         **neurons: Unpack[Neurons],
     ):
         if dims not in (1, 2):
             raise ValueError(f"dims: 1 for sequences or 2 for images, got {dims!r}.")
-        convolution = Convolution(kernel, stride, padding, dilation, pool)
-        p = channels * prod(convolution.per_dimension("kernel", dims))
+        convolution = Convolution(kernel, stride, padding, dilation, pool, fit_intercept)
         cells = convolution.cells(dims)
-        super().__init__(p, c * cells, fan=cells, **neurons)
+        super().__init__(convolution.patch(channels, dims), c * cells, fan=cells, **neurons)
         self._configure(**asdict(convolution))
 
     def _configure(self, **settings: Any) -> None:
@@ -145,7 +151,7 @@ class CNN(TwoLayer):
 
     def lift(self, x: Tensor) -> Tensor:
         self.convolution.positions(x.shape)
-        size = x.shape[1] * prod(self.convolution.per_dimension("kernel", x.ndim - 2))
+        size = self.convolution.patch(x.shape[1], x.ndim - 2)
         if size != self.first.shape[1]:
             raise ValueError(
                 f"x: {x.shape[1]} channels, shape {tuple(x.shape)}, need {size} weights a neuron, but the network has "
@@ -169,10 +175,11 @@ class CNN(TwoLayer):
         kernel, stride, padding, dilation = (
             self.convolution.per_dimension(name, dims) for name in ("kernel", "stride", "padding", "dilation")
         )
-        filters = weights.view(-1, x.shape[1], *kernel)
+        bias = weights[:, -1] if self.convolution.fit_intercept else None
+        filters = (weights if bias is None else weights[:, :-1]).reshape(-1, x.shape[1], *kernel)
         if dims == 1:
-            return conv1d(x, filters, None, stride, padding, dilation)
-        return conv2d(x, filters, None, stride, padding, dilation)
+            return conv1d(x, filters, bias, stride, padding, dilation)
+        return conv2d(x, filters, bias, stride, padding, dilation)
 
     def output(self, x: Tensor, hidden: Tensor) -> Tensor:
         pooled = self._pool(hidden)  # (b, N, a)

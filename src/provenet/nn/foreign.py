@@ -2,18 +2,22 @@
 
 What is read, as an ``nn.Sequential``:
 
-- ``[Flatten,] Linear, ReLU, Linear``: the MLP.  A bias of the first layer is the weight of a column of ones, and weight
-  decay is taken to act on it as on any weight.
+- ``[Flatten,] Linear, [ReLU,] Linear``: the MLP, linear without a ReLU.
 - ``Conv1d | Conv2d, ReLU, [average pooling,] Flatten, Linear``: the CNN, any average pooling as its matrix.
 
-A bias of the last layer that is not zero is a free intercept: no weight decay acts on it.  A bias of the convolution is
-no part of the block: it must be absent or zero.
+Identity and dropout, which in evaluation is one, may stand anywhere.  Of a module of another class the two layers are
+named, and between them is taken to be a ReLU, and the average pooling that is named between them; whoever reads one
+has to compare outputs.
+
+A bias of the first layer is the weight of a column of ones (of a last entry of each patch, in a convolution), and
+weight decay is taken to act on it as on any weight.  A bias of the last layer that is not zero is a free intercept: no
+weight decay acts on it.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -24,9 +28,10 @@ from provenet.nn.cnn import Convolution
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d)
 _POOLS = (nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d)
+_IDLE = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 _KINDS = (
-    "nn.Sequential([Flatten,] Linear, ReLU, Linear) and "
-    "nn.Sequential(Conv1d or Conv2d, ReLU, [average pooling,] Flatten, Linear)"
+    "nn.Sequential([Flatten,] Linear, [ReLU,] Linear) and "
+    "nn.Sequential(Conv1d or Conv2d, ReLU, [average pooling,] Flatten, Linear), with dropout anywhere"
 )
 
 
@@ -38,27 +43,80 @@ class Reading(NamedTuple):
     flatten: bool = False
 
 
-def read_module(module: nn.Module, sample: tuple[int, ...]) -> Reading:
-    """``module`` on samples of this shape; a module of ours is read as it is."""
+class _Layers(NamedTuple):
+    """The names of the layers with weights, and what is between them."""
+
+    first: str
+    last: str
+    pool: nn.Module | None = None
+    relu: bool = True
+    flatten: bool = False
+
+
+def read_module(module: nn.Module, sample: tuple[int, ...], layers: Sequence[str] | None = None) -> Reading:
+    """``module`` on samples of this shape; a module of ours is read as it is.
+
+    layers: the names of the two layers, or of them and the pooling between them, of a module of any class.
+    """
     if isinstance(module, TwoLayer):
+        if layers is not None:
+            raise ValueError("layers: a module of provenet.nn is read as it is.")
         dtype = module.first.dtype
         network = copy.deepcopy(module).to(device="cpu", dtype=torch.float64).eval()
         return Reading(network, lambda other: copy.deepcopy(other).to(dtype))
-    layers = [layer for layer in module if not isinstance(layer, nn.Identity)]  # type: ignore[attr-defined]
-    kinds = [type(layer) for layer in layers]
+    found = _in_sequence(module) if layers is None else _named(module, layers, sample)
+    first = module.get_submodule(found.first)
+    return _read_mlp(module, found) if isinstance(first, nn.Linear) else _read_cnn(module, found, sample)
+
+
+def _in_sequence(module: nn.Module) -> _Layers:
+    at = [(name, layer) for name, layer in module.named_children() if not isinstance(layer, _IDLE)]
+    names, layers, kinds = [name for name, _ in at], [layer for _, layer in at], [type(layer) for _, layer in at]
     flatten = kinds[:1] == [nn.Flatten]
-    if kinds[flatten:] == [nn.Linear, nn.ReLU, nn.Linear]:
+    if kinds[flatten:] in ([nn.Linear, nn.ReLU, nn.Linear], [nn.Linear, nn.Linear]):
         if flatten:
             _check_flatten(layers[0])
-        return _read_mlp(layers, flatten)
+        return _Layers(names[flatten], names[-1], relu=nn.ReLU in kinds, flatten=flatten)
     pooled = len(kinds) == 5 and kinds[2] in _POOLS
     if kinds[1:2] + kinds[2 + pooled :] == [nn.ReLU, nn.Flatten, nn.Linear] and kinds[0] in _CONVOLUTIONS:
         _check_flatten(layers[-2])
-        return _read_cnn(layers, pooled, sample)
-    names = ", ".join(kind.__name__ for kind in kinds)
+        return _Layers(names[0], names[-1], pool=layers[2] if pooled else None)
+    listed = ", ".join(kind.__name__ for kind in kinds)
     raise ValueError(
-        f"module: nn.Sequential({names}) is no two-layer ReLU network; those that can be read are {_KINDS}."
+        f"module: nn.Sequential({listed}) is no two-layer ReLU network; those that can be read are {_KINDS}."
     )
+
+
+def _named(module: nn.Module, layers: Sequence[str], sample: tuple[int, ...]) -> _Layers:
+    if isinstance(layers, str) or not 2 <= len(layers) <= 3:
+        raise ValueError(
+            "layers: the names of the first and the last layer, or of the first, the pooling and the last; got "
+            f"{layers!r}."
+        )
+    found = dict(module.named_modules())
+    for name in layers:
+        if name not in found:
+            has = ", ".join(repr(each) for each in found if each) or "none"
+            raise ValueError(f"layers: {type(module).__name__} has no {name!r}; its modules are {has}.")
+    first, last = found[layers[0]], found[layers[-1]]
+    if type(last) is not nn.Linear or type(first) not in (nn.Linear, *_CONVOLUTIONS):
+        raise ValueError(
+            "layers: a Linear, Conv1d or Conv2d and then a Linear are needed, got "
+            f"{type(first).__name__} and {type(last).__name__}."
+        )
+    pool = found[layers[1]] if len(layers) == 3 else None
+    if pool is not None and (type(pool) not in _POOLS or isinstance(first, nn.Linear)):
+        raise ValueError(f"layers: between a convolution and the last layer goes average pooling, not {pool}.")
+    return _Layers(layers[0], layers[-1], pool, flatten=isinstance(first, nn.Linear) and len(sample) > 1)
+
+
+def _with_layers(module: nn.Module, new: Mapping[str, nn.Module]) -> nn.Module:
+    """A copy of the module with other layers in these places."""
+    other = copy.deepcopy(module)
+    for name, layer in new.items():
+        above, _, last = name.rpartition(".")
+        setattr(other.get_submodule(above), last, layer)
+    return other
 
 
 def _check_flatten(layer: Any) -> None:
@@ -90,32 +148,29 @@ def _neurons(network: TwoLayer) -> tuple[Tensor, Tensor]:
     return (left, right) if len(left) else (left.new_zeros(1, left.shape[1]), right.new_zeros(1, right.shape[1]))
 
 
-def _read_mlp(layers: list[Any], flatten: bool) -> Reading:
-    first, last = layers[flatten], layers[-1]
+def _read_mlp(module: nn.Module, at: _Layers) -> Reading:
+    first: Any = module.get_submodule(at.first)
+    last: Any = module.get_submodule(at.last)
     weights = _double(first.weight)
     has_bias = first.bias is not None
     if has_bias:
         weights = torch.cat([weights, _double(first.bias)[:, None]], dim=1)
     network = MLP.from_weights(
-        weights, _double(last.weight).T, relu=True, bias=_free_bias(last), fit_intercept=has_bias
+        weights, _double(last.weight).T, relu=at.relu, bias=_free_bias(last), fit_intercept=has_bias
     )
 
     def back(other: TwoLayer) -> nn.Module:
         left, right = _neurons(other)
         d = first.in_features
         one = _like(first, left[:, :d], left[:, d] if has_bias else None, out_features=len(left))
-        two = _like(last, right.T, other.bias, in_features=len(left))
-        return nn.Sequential(*([nn.Flatten()] if flatten else []), one, nn.ReLU(), two)
+        return _with_layers(module, {at.first: one, at.last: _like(last, right.T, other.bias, in_features=len(left))})
 
-    return Reading(network, back, flatten)
+    return Reading(network, back, at.flatten)
 
 
-def _read_cnn(layers: list[Any], pooled: bool, sample: tuple[int, ...]) -> Reading:
-    conv, last = layers[0], layers[-1]
-    if conv.bias is not None and bool((conv.bias != 0).any()):
-        raise ValueError(
-            "module: the convolution has a bias that is not zero, which is no part of the block. Train with bias=False."
-        )
+def _read_cnn(module: nn.Module, at: _Layers, sample: tuple[int, ...]) -> Reading:
+    conv: Any = module.get_submodule(at.first)
+    last: Any = module.get_submodule(at.last)
     if conv.groups != 1 or conv.padding_mode != "zeros":
         raise ValueError("module: the convolution must have groups=1 and padding_mode='zeros'.")
     dims = 1 if isinstance(conv, nn.Conv1d) else 2
@@ -123,26 +178,28 @@ def _read_cnn(layers: list[Any], pooled: bool, sample: tuple[int, ...]) -> Readi
         raise ValueError(f"X: {type(conv).__name__} needs samples of {dims + 1} dimensions, got shape {sample}.")
     walk = {"kernel": conv.kernel_size, "stride": conv.stride, "padding": _padding(conv), "dilation": conv.dilation}
     positions = Convolution(**walk).positions((1, *sample))
-    pool = _pooling(layers[2] if pooled else nn.Identity(), positions)
+    pool = _pooling(nn.Identity() if at.pool is None else at.pool, positions)
     cells = len(pool)
     m, c = conv.out_channels, last.out_features
     if last.in_features != m * cells:
         raise ValueError(
             f"X: on samples of shape {sample} the last Linear gets {m * cells} numbers, but takes {last.in_features}."
         )
+    weights = _double(conv.weight).flatten(1)
+    has_bias = conv.bias is not None
+    if has_bias:
+        weights = torch.cat([weights, _double(conv.bias)[:, None]], dim=1)
     second = _double(last.weight).view(c, m, cells).transpose(0, 1).reshape(m, c * cells)
-    network = CNN.from_weights(
-        _double(conv.weight).flatten(1), second, relu=True, bias=_free_bias(last), pool=pool, **walk
-    )
+    settings = walk | {"pool": pool, "fit_intercept": has_bias}
+    network = CNN.from_weights(weights, second, relu=True, bias=_free_bias(last), **settings)
 
     def back(other: TwoLayer) -> nn.Module:
         left, right = _neurons(other)
-        N = len(left)
-        one = _like(conv, left.view(N, *conv.weight.shape[1:]), out_channels=N)
+        N, p = len(left), conv.weight[0].numel()
+        filters = left[:, :p].reshape(N, *conv.weight.shape[1:])
+        one = _like(conv, filters, left[:, p] if has_bias else None, out_channels=N)
         weight = right.view(N, c, cells).transpose(0, 1).reshape(c, N * cells)
-        two = _like(last, weight, other.bias, in_features=N * cells)
-        between = copy.deepcopy(layers[2:-1])
-        return nn.Sequential(one, nn.ReLU(), *between, two)
+        return _with_layers(module, {at.first: one, at.last: _like(last, weight, other.bias, in_features=N * cells)})
 
     return Reading(network, back)
 

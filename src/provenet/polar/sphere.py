@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from provenet import batches, deadline
+from provenet.vectors import unit
 
 MOST_DIMENSIONS = 5
 _WORK = 4e9  # multiply-adds
@@ -114,8 +115,7 @@ def _halved(cells: Tensor) -> Tensor:
     cosine = (cells[:, a] * cells[:, b]).sum(2)  # (B, edges)
     longest = cosine.argmin(1)
     here = torch.arange(B)
-    middle = cells[here, a[longest]] + cells[here, b[longest]]
-    middle = middle / torch.linalg.vector_norm(middle, dim=1, keepdim=True)
+    middle = unit(cells[here, a[longest]] + cells[here, b[longest]])
     left, right = cells.clone(), cells.clone()
     left[here, a[longest]], right[here, b[longest]] = middle, middle
     return torch.cat([left, right])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, overload
 
@@ -33,6 +34,7 @@ def certify(
     sample_weight: Any = None,
     loss_settings: dict[str, Any] | None = None,
     sharpen: float = 0.0,
+    layers: Sequence[str] | None = None,
 ) -> Certificate: ...
 
 
@@ -46,12 +48,13 @@ def certify(what: Any, on: Any, Y: Any = None, /, *, tol: float = 1e-4, **traini
     ``certify(module, X, Y, loss=, beta=)``, or ``certify(module, data, loss=, beta=)``: of a module of
     ``provenet.nn``, at whatever point your own loop left it, among all networks with its gates ("fixed_gates"; "linear"
     without gates), and for ReLU among all networks of its block, of any width ("all_arrangements").  Or of an ordinary
-    two-layer ReLU network, ``nn.Sequential([Flatten,] Linear, ReLU, Linear)`` or ``nn.Sequential(Conv, ReLU, [average
-    pooling,] Flatten, Linear)``. The penalty is β/2 times the squares of *all* weights of both layers. A bias of the
-    first Linear counts among them: it is the weight of a column of ones, and the certificate speaks of networks that
-    pay for it. A bias of the last layer, if not zero, is free: no penalty is on it, and the certificate speaks of
-    networks with any such bias, like ``formulate(..., fit_intercept="free")``. A bias of a convolution is no part of
-    the block: it must be absent, or zero.
+    two-layer network, ``nn.Sequential([Flatten,] Linear, [ReLU,] Linear)`` or ``nn.Sequential(Conv, ReLU, [average
+    pooling,] Flatten, Linear)``, dropout being what it is in evaluation.  Of a module of any other class the two layers
+    are named, ``layers=("fc1", "fc2")`` or ``("conv", "pool", "fc")``: a ReLU is taken to be between them, and what the
+    module computes on the data is compared with that.  The penalty is β/2 times the squares of *all* weights of both
+    layers. A bias of the first layer counts among them: it is the weight of a column of ones (of a one in every patch),
+    and the certificate speaks of networks that pay for it. A bias of the last layer, if not zero, is free: no penalty
+    is on it, and the certificate speaks of networks with any such bias, like ``formulate(…, fit_intercept="free")``.
 
     data: arrays ``(X, Y)`` or ``(X, Y, mask)``, or any re-iterable of such batches, like a torch DataLoader. It is gone
     over more than once, some samples at a time, in float64; only predictions and targets are kept. A loader may

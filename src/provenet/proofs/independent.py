@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from provenet.problem import Problem
-from provenet.verify import Data, Statement, Verdict, Weights, verify
+from provenet.verify import Data, Standard, Statement, Verdict, Weights, verify
 
 
 def second_opinion(
@@ -17,17 +17,22 @@ def second_opinion(
 ) -> Verdict:
     """That of `provenet.verify`, which shares no code with the certificate.
 
-    ``data``: the arrays the problem was posed with, where not even those should be taken from the problem.
+    ``data``: the arrays the problem was posed with, where not even those should be taken from the problem; of a
+    standardised one they are raw, and standardised a second time in other code.
     ``theta``: the dual point of a certificate, where that is not the network's own.
     """
-    if data is None:
-        weight = problem.loss.sample_weight.numpy()
-        data = Data(problem.X.numpy(), problem.loss.target.numpy(), weight, _array(problem.mask))
     told = problem.statement
     settings = dict(told.block.settings())
     transform = settings.pop("function", None)  # of tokens, which the checker takes as they are after it
+    scaling, standard = problem.scaling, None
+    if data is not None and scaling is not None and transform is None:
+        standard = Standard(**{name: value.numpy() for name, value in scaling.tensors().items()})
+    elif data is None or scaling is not None:
+        weight = problem.loss.sample_weight.numpy()
+        data = Data(problem.X.numpy(), problem.loss.target.numpy(), weight, _array(problem.mask))
     if transform is not None:
         data = replace(data, X=transform(torch.as_tensor(data.X, dtype=torch.float64)).numpy())
+    network = problem.inward(network)
     first, second, gates, group, relu = told.block.neurons(network, told.readout)
     statement = Statement(
         loss=told.loss.name,
@@ -41,6 +46,7 @@ def second_opinion(
         relu=relu,
         penalty=told.penalty,
         free_intercept=told.free_intercept,
+        standard=standard,
     )
     bias = getattr(network, "bias", None)
     weights = Weights(first.numpy(), second.numpy(), _array(gates), _array(group), _array(bias))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,14 +16,16 @@ from provenet.certificates import Certificate, check_same_map
 from provenet.data.validation import check_finite
 from provenet.formulation import pose
 from provenet.losses import Loss
-from provenet.nn import TwoLayer
+from provenet.nn import Standardised, TwoLayer
 from provenet.nn.foreign import Reading, read_module
+from provenet.nn.standardised import core
 from provenet.problem import Problem
 from provenet.proofs.fixed_gates import certify_among_own_gates
 from provenet.proofs.relu import certify_relu
 from provenet.proofs.source import Chunks, Flattened, as_source, sample_shape
 from provenet.proofs.stream import Batch, Stream
 from provenet.proofs.streamed import OwnGates
+from provenet.scaling import Scaling
 from provenet.statement import Statement
 
 
@@ -38,19 +40,23 @@ def certify_module(
     sample_weight: Any = None,
     loss_settings: dict[str, Any] | None = None,
     sharpen: float = 0.0,
+    layers: Sequence[str] | None = None,
 ) -> Certificate:
-    """That of a module of ours, or of an ordinary two-layer ReLU network; arguments as `certify` has them."""
+    """That of a module of ours, or of an ordinary two-layer network; arguments as `certify` has them."""
     if loss is None or beta is None:
         raise ValueError("loss, beta: to certify a module both must be given, as they were in training.")
     if mean and sample_weight is not None:
         raise ValueError("mean: with sample_weight a mean has two meanings; give the beta of the weighted sum.")
-    inner = _unwrapped(module)
+    outer = _unwrapped(module, layers is not None)
+    scaling, inner = (Scaling.of(outer) if isinstance(outer, Standardised) else None), core(outer)
     source, weight = as_source(data, sample_weight)
-    read = read_module(inner, sample_shape(source) if isinstance(inner, nn.Sequential) else ())
+    read = read_module(inner, () if isinstance(inner, TwoLayer) else sample_shape(source), layers)
     network = read.network
     if sharpen and not network.relu:
         raise ValueError("sharpen: it goes with ReLU networks; solve the problem of this one instead, it is convex.")
     statement = _statement(network, loss, beta, loss_settings)
+    if scaling is not None and scaling.target_mean is not None and not statement.loss.measures:
+        raise ValueError(f"loss: the module's outputs are measurements in units of their own, no {loss!r} is of those.")
     own = OwnGates(statement.block, network)
     batches = Flattened(source) if read.flatten else source
     stream = Stream(
@@ -60,18 +66,28 @@ def certify_module(
         batches,
         ordered=isinstance(source, Chunks),
         width=len(own) + len(network.first),
+        scaling=scaling,
     )
-    if not network.relu:
-        return certify_among_own_gates(network, stream, own, weight, mean, tol)
+
+    def told(certificate: Certificate) -> Certificate:
+        if scaling is None:
+            return certificate
+        better: Any = certificate.better
+        return replace(certificate, standardized=True, better=None if better is None else scaling.around(better))
+
+    if isinstance(inner, TwoLayer) and not network.relu:
+        return told(certify_among_own_gates(network, stream, own, weight, mean, tol))
     samples = _gathered(stream)
     _check_same(inner, read, source, samples)
+    if not network.relu:
+        return told(certify_among_own_gates(network, stream, own, weight, mean, tol))
     summed = statement.summed(mean, len(samples.Y))
 
     def posed(gates: Any) -> Problem:
         said = replace(summed, complete=isinstance(gates, str))
         return pose(said, samples.X, samples.Y, gates, sample_weight=weight, mask=samples.mask)
 
-    return certify_relu(read, posed, tol, sharpen)
+    return told(certify_relu(read, posed, tol, sharpen))
 
 
 def _statement(
@@ -90,17 +106,20 @@ def _statement(
     )
 
 
-def _unwrapped(module: Any) -> nn.Module:
-    """The module itself, without what torch.compile or DistributedDataParallel put around it."""
+def _unwrapped(module: Any, named: bool) -> nn.Module:
+    """The module itself, without what torch.compile or DistributedDataParallel put around it; with layers that are
+    named a module of any class will do."""
     inner = module
-    while not isinstance(inner, (TwoLayer, nn.Sequential)):
+    while not isinstance(inner, (TwoLayer, Standardised, nn.Sequential)):
+        if named and isinstance(inner, nn.Module) and not hasattr(inner, "_orig_mod"):
+            return inner
         wrapped = inner
         inner = getattr(wrapped, "_orig_mod", None) or getattr(wrapped, "module", None)
         if not isinstance(inner, nn.Module):
             raise ValueError(
                 f"module: a Problem or one of provenet.nn's modules is needed, got {type(module).__name__}; or an "
-                "nn.Sequential of two layers with a ReLU between them. "
-                "Of a deeper network certify such a head on the features it gets."
+                "nn.Sequential of two layers with a ReLU between them; of a module of your own name the two layers, "
+                "layers=('fc1', 'fc2'). Of a deeper network certify such a head on the features it gets."
             )
     return inner
 
@@ -126,4 +145,9 @@ def _check_same(module: nn.Module, read: Reading, source: Iterable[Any], data: B
     check_finite(said, "module: an output")
     if said.shape != data.Y.shape:
         raise ValueError(f"Y: the module's outputs are {tuple(said.shape)}, the targets {tuple(data.Y.shape)}.")
-    check_same_map(known, said, float(data.Y.abs().max()))
+    try:
+        check_same_map(known, said, float(data.Y.abs().max()))
+    except ValueError as error:
+        raise ValueError(
+            f"module: it computes something else than its two layers, with what was read between them ({error})."
+        ) from None

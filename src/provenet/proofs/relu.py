@@ -32,10 +32,11 @@ from provenet.nn.foreign import Reading, read_module
 from provenet.polar.everywhere import Pull, climb, strongest
 from provenet.problem import Problem
 from provenet.proofs.improve import improved, objective
+from provenet.solvers.loop import Limits
 from provenet.solvers.solve import solve_quietly
 from provenet.statement import Scope
 from provenet.variable import Factors
-from provenet.vectors import power_of_two
+from provenet.vectors import power_of_two, unit
 
 _MOST = 10_000  # arrangements worth enumerating for one certificate, where each has an exact polar
 _MOST_BOUNDED = 50  # where it has bounds only, which cost more, and all u at once are often bounded better
@@ -59,9 +60,9 @@ def certify_relu(read: Reading, pose: Callable[[Any], Problem], tol: float, shar
     certificate = everyone.judged(network, every, tol)
     candidates = [everyone.escape(network)]
     if sharpen > 0:
-        best = solve_quietly(pose(_GATES) if every is None else every, "auto", min(tol, 1e-4) / 4, max_seconds=sharpen)
+        best = solve_quietly(pose(_GATES) if every is None else every, "auto", _sharp(tol, sharpen))
         solved: TwoLayer = best.network()  # type: ignore[assignment]
-        with deadline.within(max(1.0, 0.1 * sharpen)):  # a bound holds whenever its search ends
+        with deadline.within(deadline.grace(sharpen)):  # a bound holds whenever its search ends
             other = everyone.judged(solved, None, tol) if every is None else best.certificate
         certificate = certificate.sharpened(other)
         candidates.append(solved)
@@ -84,11 +85,12 @@ def with_better(certificate: Certificate, problem: Problem, network: nn.Module) 
 
     Escapes know weight decay alone."""
     rows = _table(problem)
-    if rows is None or problem.penalty != WEIGHT_DECAY or not isinstance(network, TwoLayer):
+    inner = problem.inward(network)
+    if rows is None or problem.penalty != WEIGHT_DECAY or not isinstance(inner, TwoLayer):
         return certificate
-    read = read_module(network, ())
-    escaped = Everyone(problem, rows).escape(read.network)
-    return replace(certificate, better=_best([escaped], read, problem))
+    read = read_module(inner, ())
+    better = _best([Everyone(problem, rows).escape(read.network)], read, problem)
+    return replace(certificate, better=better if better is None or inner is network else problem.outward(better))
 
 
 class Everyone:
@@ -118,7 +120,7 @@ class Everyone:
         penalty = float(factors.penalty())
         gap = with_intercept(program, gap_at(program, prediction, penalty, at), prediction, penalty, bias)
         units, scope = (program.beta, problem.beta, problem.units.value), Scope.ALL_ARRANGEMENTS
-        whole = certificate_from(gap, *units, scope, tol, method=found.method)
+        whole = certificate_from(gap, *units, scope, tol, method=found.method, free_intercept=program.loss.free)
         return whole if certificate is None or whole.dual > certificate.dual else certificate
 
     def escape(self, network: TwoLayer) -> TwoLayer | None:
@@ -132,7 +134,7 @@ class Everyone:
         chance = torch.randn(32, p, generator=generator, dtype=torch.float64)
         starts = torch.cat([network.first.detach(), self.rows[:64], -self.rows[:64], chance])
         starts = starts[torch.linalg.vector_norm(starts, dim=1) > 0]
-        u, strength = climb(pull, starts / torch.linalg.vector_norm(starts, dim=1, keepdim=True))
+        u, strength = climb(pull, unit(starts))
         if not strength > problem.program.beta * (1 + 1e-9):
             return None
         return improved(network, problem, u, -pull.at(u[None])[0] / strength)
@@ -186,9 +188,14 @@ def _among_its_own(read: Reading, pose: Callable[[Any], Problem], tol: float, sh
     certificate = network_certificate(problem, network, tol)
     if not sharpen > 0:
         return certificate
-    best = solve_quietly(problem, "auto", min(tol, 1e-4) / 4, max_seconds=sharpen)
+    best = solve_quietly(problem, "auto", _sharp(tol, sharpen))
     certificate = certificate.sharpened(best.certificate)
     return replace(certificate, better=_best([best.network()], read, problem))  # type: ignore[list-item]
+
+
+def _sharp(tol: float, seconds: float) -> Limits:
+    """For a dual point that proves more than the tolerance asks."""
+    return Limits(min(tol, 1e-4) / 4, max_seconds=seconds)
 
 
 def _best(candidates: list[TwoLayer | None], read: Reading, problem: Problem) -> nn.Module | None:

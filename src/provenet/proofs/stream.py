@@ -14,6 +14,7 @@ from provenet import batches
 from provenet.data.validation import as_targets
 from provenet.formulation.data import as_masked, as_masked_targets
 from provenet.proofs.source import Raw
+from provenet.scaling import Scaling
 from provenet.statement import Statement
 
 
@@ -39,7 +40,8 @@ class Stream:
 
     source: raw batches (X, Y) or (X, Y, mask), as often as asked.  ordered: every pass has the same order; else the
     first pass remembers a digest of each sample, and later ones must bring the same samples.  width: hidden values
-    that are made of a row of Φ.  n: the samples of the first pass.
+    that are made of a row of Φ.  scaling: of raw samples and targets, where the module is one of standardised ones.
+    n: the samples of the first pass.
     """
 
     statement: Statement
@@ -48,6 +50,7 @@ class Stream:
     source: Iterable[Raw]
     ordered: bool
     width: int = 1
+    scaling: Scaling | None = None
     n: int | None = None
     _places: dict[bytes, list[int]] = field(default_factory=dict)
 
@@ -102,7 +105,10 @@ class Stream:
         Y = as_targets(raw[1], X.shape[0], loss, tokens=readout == "tokens", classes=c)
         if Y.shape[-1] != c:
             raise ValueError(f"Y: the module has {c} outputs, the targets {Y.shape[-1]}, shape {tuple(Y.shape)}.")
-        return X.to(torch.float64), as_masked_targets(Y, mask, readout, loss), mask
+        X, Y = X.to(torch.float64), as_masked_targets(Y, mask, readout, loss)
+        if self.scaling is not None:
+            X, Y = self.scaling.samples(X, mask), self.scaling.targets(Y, mask)
+        return X, Y, mask
 
     def _placed(
         self, X: Tensor, Y: Tensor, mask: Tensor | None, rows: Tensor, left: dict[bytes, list[int]] | None

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 import torch
@@ -16,9 +15,9 @@ from provenet.data.validation import check_finite
 from provenet.gates import Gates
 from provenet.nn import TwoLayer
 from provenet.operators import Operator
+from provenet.operators.wrappers.shards import RowsInParts
 from provenet.proofs.stream import Stream
 from provenet.space import Space
-from provenet.variable import Factors, Stack
 
 
 class OwnGates:
@@ -76,29 +75,11 @@ class OwnGates:
         return torch.tensor(kept), place
 
 
-@dataclass
-class _Slack:
-    """What rounding can hide in a sum of parts: in each of them, and in as many additions of their sizes."""
-
-    parts: float = 0.0
-    sizes: float = 0.0
-    count: int = 0
-
-    def add(self, part: float, size: float) -> None:
-        self.parts, self.sizes, self.count = self.parts + part, self.sizes + size, self.count + 1
-
-    @property
-    def total(self) -> float:
-        return self.parts + self.count * torch.finfo(torch.float64).eps * self.sizes
-
-
-class StreamedOperator(Operator):
+class StreamedOperator(RowsInParts):
     """gates: which of the module's gates are this operator's, (P,).  Inputs are divided by ``scale``.  It is made after
     a first pass, which has seen to it that rounding decides of no gate."""
 
     space = Space()
-    remembered = ("_known",)
-    _known: tuple[Tensor, float] | None = None  # a residual and its rounding, so that no pass is made twice
 
     def __init__(self, stream: Stream, own: OwnGates, gates: Tensor, output_shape: tuple[int, ...], scale: float):
         self.stream, self.own, self.gates, self.output_shape, self.scale = stream, own, gates, output_shape, scale
@@ -110,48 +91,6 @@ class StreamedOperator(Operator):
         for batch in self.stream:
             data = statement.block.on(batch.X, c, statement.readout, batch.mask)
             yield batch.rows, data.operator(self.own.on(data, again=True), self.scale).restrict(self.gates).once()
-
-    def forward(self, stack: Stack) -> Tensor:
-        return self._gathered(lambda operator: operator.forward(stack))
-
-    def forward_factors(self, factors: Factors) -> Tensor:
-        return self._gathered(lambda operator: operator.forward_factors(factors))
-
-    def _gathered(self, outputs: Callable[[Operator], Tensor]) -> Tensor:
-        out = self.space.empty(*self.output_shape)
-        for rows, operator in self.parts():
-            out[rows] = outputs(operator)
-        return out
-
-    def adjoint(self, residual: Tensor) -> Stack:
-        total, slack = self._summed(residual)
-        self._known = residual, slack
-        return total
-
-    def _summed(self, residual: Tensor) -> tuple[Stack, float]:
-        """A*R, and what rounding can hide in it."""
-        total, slack = self.new_stack(), _Slack()
-        for rows, operator in self.parts():
-            part = operator.adjoint(residual[rows])
-            total += part
-            slack.add(operator.rounding(residual[rows]), float(torch.linalg.vector_norm(part, dim=(1, 2)).max()))
-        return total, slack.total
-
-    def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
-        left, right = torch.zeros_like(factors.left), torch.zeros_like(factors.right)
-        for rows, operator in self.parts():
-            more = operator.adjoint_factors(residual[rows], factors)
-            left += more[0]
-            right += more[1]
-        return left, right
-
-    def norm_upper(self) -> float:
-        return sum(operator.norm_upper() ** 2 for _, operator in self.parts()) ** 0.5 * (1 + 1e-12)
-
-    def rounding(self, residual: Tensor) -> float:
-        if self._known is not None and torch.equal(self._known[0], residual):
-            return self._known[1]
-        return self._summed(residual)[1]
 
     def restrict(self, gates: Tensor) -> Self:
         return self._with(gates=self.gates[gates], n_gates=len(gates))

@@ -70,14 +70,14 @@ def evaluate(
         raise ValueError("X, y: give both, or neither for the data of the problem.")
     there = problem.mask if X is None else None if mask is None else torch.as_tensor(mask).bool()
     if classes is None and problem.loss.name not in ("softmax", "logistic"):
-        return _evaluate_values(solution, X, y, predict or _speak(solution, there), there)
+        return _evaluate_values(solution, X, y, predict or _speak(solution, there, X is not None), there)
     if classes is None and _several_labels(problem):  # each label has a probability of its own
-        speak = _speak(solution, there)
+        speak = _speak(solution, there, X is not None)
         return _evaluate_values(solution, X, y, predict or (lambda samples: expit(speak(samples))), there)
     names = np.array(_numbered(problem) if classes is None else classes, dtype=object)
+    speak = _speak(solution, there, X is not None)
     if X is None:
         X, y = problem.X.numpy(), names[_target_classes(problem)]
-    speak = _speak(solution, there)
     own = predict or (lambda samples: names[_output_classes(problem, speak(samples))])
 
     def labels_of(samples: Any) -> list[Any]:
@@ -118,9 +118,10 @@ def training_score(solution: Solution, classify: bool) -> float:
     return evaluate(solution, classes=_numbered(solution.problem) if classify else None).score
 
 
-def _speak(solution: Solution, there: Tensor | None) -> Predict:
-    """Samples (m, …) → what the network itself says, (m, …, c)."""
-    network, problem = solution.network(), solution.problem
+def _speak(solution: Solution, there: Tensor | None, raw: bool) -> Predict:
+    """Samples (m, …) → what the network itself says, (m, …, c): of the user's samples, or of the problem's own."""
+    problem = solution.problem
+    network = solution.network() if raw else problem.network(solution.factors)
     size = batch_size(problem.block, network, problem.X)
     return lambda samples: outputs_in_batches(network, _array(samples), there, size).numpy()
 

@@ -144,7 +144,10 @@ def _data(solution: Solution, fit: Fit, source: str | None) -> Table:
         ("trained on", count(problem.X.shape[0], "sample")),
         ("shape of a sample", sample_shape(problem)),
         ("outputs", count(problem.program.operator.output_shape[-1])),
-        ("range of X", f"{number(float(problem.X.min()))} to {number(float(problem.X.max()))}"),
+        (
+            "range of X" + ("" if problem.scaling is None else ", standardised"),
+            f"{number(float(problem.X.min()))} to {number(float(problem.X.max()))}",
+        ),
         ("judged on", count(len(fit.truth), fit.unit)),
     ]
     if float(weight.min()) != 1 or float(weight.max()) != 1:

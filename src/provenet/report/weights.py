@@ -53,7 +53,7 @@ def weight_pictures(solution: Solution) -> list[Drawing]:
 
 def _strongest(solution: Solution, most: int) -> list[Neuron]:
     problem = solution.problem
-    first, second, _, group, _ = problem.block.neurons(solution.network(), problem.readout)
+    first, second, _, group, _ = problem.neurons(solution.network())
     size = (first.norm(dim=1) * second.norm(dim=1)).numpy()
     order = np.argsort(-size, kind="stable")[:most]
     return [Neuron(first[j].numpy(), int(j), float(size[j]), None if group is None else int(group[j])) for j in order]

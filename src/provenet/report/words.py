@@ -110,12 +110,25 @@ def meaning(problem: Problem, certificate: Certificate) -> list[str]:
         "Both numbers were recomputed from the weights of the network and the data, in double precision, "
         "after the solver had finished.",
     ]
+    if problem.scaling is not None:
+        points.insert(1, _standardised(problem))
     if has_tokens(problem) and problem.readout == "mean":
         there = "its tokens that are there" if problem.mask is not None else f"its {count(problem.X.shape[1], 'token')}"
         points.insert(1, f"What the network says of a sample is the mean of what it says of {there}.")
     if certificate.bound == BoundKind.PROBABILISTIC:
         points.append("One step of the bound is probabilistic: it fails with a probability of at most 10⁻¹².")
     return points
+
+
+def _standardised(problem: Problem) -> str:
+    assert problem.scaling is not None
+    targets = problem.scaling.target_mean is not None
+    return (
+        f"Features were brought to mean zero and variance one first{', targets to units of their spread' * targets}; "
+        "the objective is that of the standardised data, its penalty on weights of standardised features."
+        + " Predictions are in the target's own units."
+        * targets
+    )
 
 
 def _decay(problem: Problem) -> str:

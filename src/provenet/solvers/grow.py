@@ -21,6 +21,7 @@ from provenet.formulation.trainee import BlockTrainee
 from provenet.gates import pattern_key
 from provenet.gates.pool import Pool
 from provenet.problem import Problem
+from provenet.solvers.loop import Limits
 from provenet.solvers.solution import Solution
 from provenet.solvers.status import Status
 from provenet.variable import Factors
@@ -33,30 +34,35 @@ _STEPS = 20
 _ON_THE_WAY = 1e-2  # the gap at which gates are priced; the last solve goes further
 _AT_A_TIME = 0.5  # of the gates there are: how many are added in a round, at most
 
-Solve = Callable[[Problem, Factors | None, float, float | None], Solution]
-"""(problem, start, tol, seconds left) ↦ solution."""
+Solve = Callable[[Problem, Factors | None, Limits], Solution]
+"""(problem, start, limits) ↦ solution."""
 
 
-def grown(problem: Problem, solve: Solve, start: Factors | None, tol: float, max_seconds: float | None) -> Solution:
-    """The solution of the problem with the gates it has in the end, at most ``problem.growth`` in each group."""
-    began = time.perf_counter()
+def grown(solve: Solve, problem: Problem, start: Factors | None, limits: Limits) -> Solution:
+    """The solution of the problem with the gates it has in the end, at most ``problem.growth`` in each group; where the
+    limits end it, with those of the last solution."""
+    began, steps = time.perf_counter(), 0
 
-    def left() -> float | None:
-        return None if max_seconds is None else max(max_seconds - (time.perf_counter() - began), 1e-3)
+    def left(tol: float) -> Limits:
+        seconds = None if limits.max_seconds is None else limits.max_seconds - (time.perf_counter() - began)
+        return Limits(tol, None if limits.max_steps is None else max(limits.max_steps - steps, 0), seconds)
 
-    rough, steps = max(tol, _ON_THE_WAY), 0
+    rough = max(limits.tol, _ON_THE_WAY)
     for turn in range(_ROUNDS):
-        solution = solve(problem, start, rough, left())
+        solution = solve(problem, start, left(rough))
         start, steps = solution.factors, steps + solution.steps
-        late = max_seconds is not None and time.perf_counter() - began > 0.5 * max_seconds
-        if solution.status is Status.INTERRUPTED or late:
+        late = limits.max_seconds is not None and time.perf_counter() - began > 0.5 * limits.max_seconds
+        if solution.status is Status.INTERRUPTED or late or left(rough).max_steps == 0:
             break
-        more = _with_more(problem, solution, rough, seed=turn)
+        with deadline.within(left(rough).max_seconds):
+            more = _with_more(problem, solution, rough, seed=turn)
         if more is None:
             break
         start, problem = _carried(start, problem, more), more
-    if solution.status is not Status.INTERRUPTED and (problem is not solution.problem or rough > tol):
-        solution = solve(problem, start, tol, left())
+    rest = left(limits.tol)
+    over = rest.max_steps == 0 or (rest.max_seconds is not None and rest.max_seconds <= 0)
+    if not (over or solution.status is Status.INTERRUPTED or (problem is solution.problem and rough == limits.tol)):
+        solution = solve(problem, start, rest)
         steps += solution.steps
     return replace(solution, steps=steps, seconds=time.perf_counter() - began)
 
@@ -97,7 +103,7 @@ def _with_more(problem: Problem, solution: Solution, tol: float, seed: int) -> P
         mask=problem.mask,
         gate_group=groups,
     )
-    return replace(more, growth=problem.growth)
+    return replace(more, growth=problem.growth, scaling=problem.scaling)
 
 
 def _starts(factors: Factors, group: Tensor, p: int, groups: int, seed: int) -> tuple[Tensor, Tensor]:

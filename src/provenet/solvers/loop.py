@@ -17,7 +17,7 @@ from provenet import deadline
 from provenet.certificates import DualPoint, Gap, Mixture, duality_gap, judged
 from provenet.problem import Program, Units
 from provenet.reductions import Reduction
-from provenet.solvers.needs import Ability
+from provenet.solvers.needs import RESIDENT, Ability
 from provenet.solvers.offers import Offer, Task
 from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size
@@ -61,6 +61,7 @@ class Method(ABC, Generic[State]):
     check_every: int = 1  # steps between two looks at the gap; if more, later looks are up to ten times rarer
     reduces: bool = True  # whether the program is reduced first; False: it is taken as it is
     wants: tuple[Reduction, ...] = ()  # reductions of its own, after those that every method gets
+    shards: bool = False  # whether few enough passes over the data are made for them to be read in shards
 
     def in_units(self, units: Units) -> Method[State]:
         """The method for programs in these units; its own settings are in the user's."""
@@ -78,7 +79,8 @@ class Method(ABC, Generic[State]):
     def refuses(self, program: Program) -> str | None:
         """Why this method cannot take this program, in a sentence; None if it can.  Asked before the reductions that
         it ``wants``, and often: it must be cheap.  What only shows in the work, ``init`` raises as `Refused`."""
-        unmet = (ability.unmet(program) for ability in self.needs)
+        needs = self.needs if self.shards else (RESIDENT, *self.needs)
+        unmet = (ability.unmet(program) for ability in needs)
         return next((reason for reason in unmet if reason is not None), None) or self.declines(program)
 
     def declines(self, program: Program[Any]) -> str | None:

@@ -72,3 +72,8 @@ GATED_ROWS = Ability(
     "it needs gated rows D_kX, which {name} does not offer.",
 )
 DOUBLE = Ability("operator", lambda operator: operator.dtype == torch.float64, "it works in float64 only.")
+RESIDENT = Ability(
+    "operator",
+    lambda operator: not operator.in_shards,
+    "it needs all samples in memory, and they are in shards; use 'lbfgs'.",
+)

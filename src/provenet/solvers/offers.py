@@ -106,4 +106,4 @@ class Task:
         """The work of A on a stack, or of A*: its multiply-adds, and reading what the operator holds for every gate."""
         op = self.program.operator
         numbers = self.rows * op.n_gates * op.p * op.q
-        return 0.5 * (numbers + min(numbers, _LARGE)) + _BYTE * op.held_bytes
+        return 0.5 * (numbers + min(numbers, _LARGE)) + _BYTE * op.read_bytes

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
 from provenet.problem import Problem
-from provenet.solvers.loop import Callback, Method
+from provenet.solvers.loop import Callback, Limits, Method
 from provenet.solvers.solution import Solution
 from provenet.solvers.solve import solve_quietly
 from provenet.solvers.status import Status
@@ -37,9 +38,10 @@ def path(
     sees every look at a gap, ``progress`` every solution.  Ctrl-C and the end of the time end the path after the
     solution they interrupt: what was found until then is returned.
     """
+    grid = beta_grid(problem.beta_max, betas, beta_ratio) if isinstance(betas, int) else list(betas)
     solutions: list[Solution] = []
     with suppress(KeyboardInterrupt):  # between two solutions
-        for found in along(problem, betas, method, tol, beta_ratio, max_steps, max_seconds, callback):
+        for found in along(problem, grid, method, Limits(tol, max_steps, max_seconds), callback):
             solutions.append(found)
             if progress is not None:
                 progress(found)
@@ -50,26 +52,22 @@ def path(
 
 def along(
     problem: Problem,
-    betas: int | Sequence[float],
-    method: str | Method[Any] = "auto",
-    tol: float = 1e-6,
-    beta_ratio: float = 1e-3,
-    max_steps: int | None = None,
-    max_seconds: float | None = None,
+    betas: Sequence[float],
+    method: str | Method[Any],
+    limits: Limits,
     callback: Callback | None = None,
 ) -> Iterator[Solution]:
     """As `path`, one solution after the other."""
     began = time.perf_counter()
-    grid = beta_grid(problem.beta_max, betas, beta_ratio) if isinstance(betas, int) else list(betas)
-    _check_decreasing(grid)
+    _check_decreasing(betas)
     last: Solution | None = None
-    for beta in grid:
-        left = None if max_seconds is None else max_seconds - (time.perf_counter() - began)
+    for beta in betas:
+        left = None if limits.max_seconds is None else limits.max_seconds - (time.perf_counter() - began)
         if left is not None and left <= 0 and last is not None:
             return
-        limit = None if left is None else max(left, _SHORTEST)
+        rest = replace(limits, max_seconds=None if left is None else max(left, _SHORTEST))
         at, start = (problem, None) if last is None else (last.problem, last.factors)  # it may have grown
-        last = solve_quietly(at.with_beta(beta), method, tol, max_steps, limit, start, callback)
+        last = solve_quietly(at.with_beta(beta), method, rest, start, callback)
         yield last
         if last.status is Status.INTERRUPTED:
             return

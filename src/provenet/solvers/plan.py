@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
-from provenet import memory
+from provenet import batches, memory
 from provenet.problem import Program
 from provenet.solvers.cones.admm import ConeADMM
 from provenet.solvers.cones.bm import ConeBM
@@ -100,8 +101,14 @@ def _able(method: Method[Any], program: Program) -> Method[Any]:
     reason = method.refuses(program)
     if reason is not None:
         raise Refused(f"method: '{method.name}' cannot take this problem: {reason}")
+    needed = method.memory(program)
+    if needed > batches.share(1):
+        raise MemoryError(
+            f"memory_limit: '{method.name}' needs about {memory.shown(needed)} beyond the problem itself, and "
+            f"{memory.shown(batches.share(1))} are allowed; 'lbfgs' can go over the samples in shards."
+        )
     memory.check_fits(
-        method.memory(program),
+        needed,
         f"method: '{method.name}'",
         "Take fewer gates or samples, or a method that needs less ('apg', 'bm').",
     )
@@ -127,7 +134,7 @@ def _cheapest(task: Task) -> list[Stage]:
     starts = [pair for pair in offers if pair[0].starts]
     if not starts:
         raise Refused("method: none takes this problem by itself.")
-    fitting = [pair for pair in starts if memory.fits(pair[0].bytes, _SHARE)]
+    fitting = [pair for pair in starts if _fits(pair[0].bytes)]
     if not fitting:
         fitting = [min(starts, key=lambda pair: pair[0].bytes)]
         _able(fitting[0][1], task.program)  # says what is missing, if it is
@@ -138,6 +145,12 @@ def _cheapest(task: Task) -> list[Stage]:
     to_finish = max((offer.work for offer, _ in offers if offer.finishes), default=math.inf)
     stages = [Stage(one, _enough(offer, to_finish)) for offer, one in tried]
     return [*stages, *finishers] if finishers else [*stages[:-1], replace(stages[-1], max_steps=None)]
+
+
+def _fits(size: int) -> bool:
+    """Into what a user allows, or, where they do not say, into a share of the free memory."""
+    limited = batches.share(1) < sys.maxsize
+    return memory.fits(size) and size <= batches.share(1) if limited else memory.fits(size, _SHARE)
 
 
 def _enough(offer: Offer, to_finish: float) -> int:

@@ -36,8 +36,10 @@ class Solution:
     asked: str | Method[Any] = "auto"
 
     def network(self) -> nn.Module:
-        """An ordinary torch network, in float64; the certificate speaks of exactly these weights."""
-        return self.problem.network(self.factors)
+        """An ordinary torch network, in float64; the certificate speaks of exactly these weights.
+
+        Of a standardised problem it takes raw samples: `provenet.nn.Standardised`."""
+        return self.problem.outward(self.problem.network(self.factors))
 
     def __repr__(self) -> str:
         return (

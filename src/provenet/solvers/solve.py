@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -12,8 +13,9 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
-from provenet import deadline
-from provenet.certificates import Certificate, judged, network_certificate
+from provenet import batches, deadline, memory
+from provenet.certificates import Certificate, check_same_data, judged, network_certificate
+from provenet.formulation.sharded import in_shards
 from provenet.gauges import BoundKind
 from provenet.problem import Problem, Program
 from provenet.reductions import STANDARD, Inside, reduced
@@ -29,8 +31,6 @@ from provenet.variable import Factors
 
 __all__ = ["METHODS", "solve", "solve_quietly"]
 
-_PROOF_SECONDS, _PROOF_SHARE = 1.0, 0.1  # of a time limit, the longer: what the certificate may take beyond it
-
 
 def solve(
     problem: Problem,
@@ -40,6 +40,7 @@ def solve(
     max_seconds: float | None = None,
     start: Solution | Factors | nn.Module | None = None,
     callback: Callback | None = None,
+    memory_limit: str | int | None = None,
 ) -> Solution:
     """The best network of a problem, with its certificate.  One that stops short warns (`ConvergenceWarning`).
 
@@ -69,13 +70,18 @@ def solve(
         was trained.
     callback : function, optional
         Gets a `Record` at each look at the gap; a true answer stops the run.
+    memory_limit : str or int, optional
+        "4GB", or bytes, that solving and certifying may allocate beyond what the process has; by default that of the
+        problem, if it was posed with one.  Where no method keeps to it with the samples as they are in memory, "lbfgs"
+        goes over them in shards.
 
     Returns
     -------
     Solution
         With ``status``, ``certificate``, ``network()``, ``steps``, ``seconds`` and ``history``.
     """
-    found = solve_quietly(problem, method, tol, max_steps, max_seconds, start, callback)
+    limits = Limits(tol, max_steps, max_seconds)
+    found = solve_quietly(problem, method, limits, start, callback, memory_limit)
     if found.status is not Status.SOLVED:
         warnings.warn(
             f"solve stopped ({found.status.value}) with a certified relative gap of "
@@ -90,53 +96,56 @@ def solve(
 def solve_quietly(
     problem: Problem,
     method: str | Method[Any],
-    tol: float,
-    max_steps: int | None = None,
-    max_seconds: float | None = None,
+    limits: Limits,
     start: Solution | Factors | nn.Module | None = None,
     callback: Callback | None = None,
+    memory_limit: str | int | None = None,
 ) -> Solution:
     """`solve`, for those who look at the status themselves."""
-    _check_positive(tol, "tol")
-    if max_seconds is not None:
-        _check_positive(max_seconds, "max_seconds")
-    if max_steps is not None and not (isinstance(max_steps, Integral) and max_steps >= 0):
-        raise ValueError(f"max_steps: it must be a whole number from zero on, or None, got {max_steps!r}.")
+    _check_limits(limits)
     begin = start.factors if isinstance(start, Solution) else start
     if isinstance(begin, nn.Module):
         begin = problem.factors(begin)
     if begin is not None:
         _check_start(problem.program, begin)
 
-    def as_it_is(posed: Problem, at: Factors | None, gap: float, seconds: float | None) -> Solution:
-        return _solved(posed, method, gap, max_steps, seconds, at, callback)
+    limit = memory.as_bytes(memory_limit)
+    if limit is not None and problem.memory is not None and limit != problem.memory.limit:
+        problem = in_shards(problem, limit)
 
-    if problem.growth is not None:
-        return grown(problem, as_it_is, begin, tol, max_seconds)
-    return as_it_is(problem, begin, tol, max_seconds)
+    def as_it_is(posed: Problem, at: Factors | None, left: Limits) -> Solution:
+        if limit is None or posed.memory is not None:
+            return _solved(posed, method, left, at, callback, limit)
+        try:
+            return _solved(posed, method, left, at, callback, limit)
+        except MemoryError:  # of any method that works on the samples as they are
+            if method not in ("auto", "lbfgs"):
+                raise
+        return _solved(in_shards(posed, limit), method, left, at, callback, limit)
+
+    return (as_it_is if problem.growth is None else partial(grown, as_it_is))(problem, begin, limits)
 
 
 def _solved(
     problem: Problem,
     method: str | Method[Any],
-    tol: float,
-    max_steps: int | None,
-    max_seconds: float | None,
+    limits: Limits,
     begin: Factors | None,
     callback: Callback | None,
+    limit: int | None,
 ) -> Solution:
     """With the gates it has."""
     scale = problem.units.value
     tell = None if callback is None else lambda record: callback(_in_user_units(record, scale))
     # a hair below tol, so that the recomputed certificate, with its own rounding, still holds
-    limits = Limits(0.9 * tol, max_steps, max_seconds)
-    asked = method
+    tol, asked, seconds = limits.tol, method, limits.max_seconds
     if isinstance(method, Method):
         method = method.in_units(problem.units)
-    with deadline.within(max_seconds):
-        done, name = _run(problem.program, method, limits, begin, tell)
-    with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(max_seconds, done.seconds)):
-        certificate = _proven(problem, done, tol)
+    with batches.within(limit if problem.memory is None else problem.memory.left):
+        with deadline.within(seconds):
+            done, name = _run(problem.program, method, replace(limits, tol=0.9 * tol), begin, tell)
+        with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(seconds, done.seconds)):
+            certificate = _proven(problem, done, tol)
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
     lower = max(certificate.dual, -math.inf if done.proven is None else done.proven.lower * scale)
@@ -147,7 +156,7 @@ def _for_the_proof(max_seconds: float | None, used: float) -> float | None:
     """Seconds for the certificate: what the run has left, and some beyond; it says what it can prove by then."""
     if max_seconds is None:
         return None
-    return max(max_seconds - used, 0.0) + max(_PROOF_SECONDS, _PROOF_SHARE * max_seconds)
+    return max(max_seconds - used, 0.0) + deadline.grace(max_seconds)
 
 
 def _proven(problem: Problem, done: Run, tol: float) -> Certificate:
@@ -173,6 +182,7 @@ def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certifica
     certificate = certificate.sharpened_by(problem, judged(program, done.proven.theta))
     if deadline.over() and done.judged is not None and done.judged.bound is not BoundKind.PROBABILISTIC:
         certificate = certificate.sharpened_by(problem, done.judged)
+    check_same_data(problem)
     return certificate
 
 
@@ -188,9 +198,14 @@ def _check_start(program: Program, start: Factors) -> None:
         )
 
 
-def _check_positive(value: float, name: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not value > 0:
-        raise ValueError(f"{name}: it must be a positive number, got {value!r}.")
+def _check_limits(limits: Limits) -> None:
+    for name, value in (("tol", limits.tol), ("max_seconds", limits.max_seconds)):
+        if value is None and name == "max_seconds":
+            continue
+        if isinstance(value, bool) or not isinstance(value, Real) or not value > 0:
+            raise ValueError(f"{name}: it must be a positive number, got {value!r}.")
+    if limits.max_steps is not None and not (isinstance(limits.max_steps, Integral) and limits.max_steps >= 0):
+        raise ValueError(f"max_steps: it must be a whole number from zero on, or None, got {limits.max_steps!r}.")
 
 
 def _run(

@@ -60,7 +60,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "cnn": (
         Example("cnn", (2, 4, 3), settings={"kernel": 2, "pool": 2}),
         Example("cnn", (1, 7), settings={"kernel": 3, "stride": 2, "padding": 2, "dilation": 2, "pool": _POOL}),
-        Example("cnn", (2, 3, 4), settings={"kernel": (2, 3), "padding": (1, 0), "pool": 1}),
+        Example("cnn", (2, 3, 4), settings={"kernel": (2, 3), "padding": (1, 0), "pool": 1, "fit_intercept": True}),
     ),
     "attention": (
         Example("attention", (3, 2)),

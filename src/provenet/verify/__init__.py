@@ -14,10 +14,13 @@ it.
 With a free intercept b, which costs nothing, f(X_i) has b added, and every column of Θ must sum to zero, exactly; Θ is
 moved to where it does (`intercept`).
 
+Of a standardised problem X and Y are the standardised ones, of raw ones (`Standard`), and so are the weights.
+
 By weak duality no network with these gates has an objective below ``dual``, whatever Θ is.
 """
 
 from provenet.verify.check import verify
+from provenet.verify.standard import Standard
 from provenet.verify.types import Data, Statement, Verdict, Weights
 
-__all__ = ["Data", "Statement", "Verdict", "Weights", "verify"]
+__all__ = ["Data", "Standard", "Statement", "Verdict", "Weights", "verify"]

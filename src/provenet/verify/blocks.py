@@ -12,7 +12,7 @@ from provenet.verify.forms import CNN, FNO, MLP, Attention, FNet, Mixer, PoolFor
 
 BLOCKS: dict[str, dict[str, Any]] = {  # with their settings where nothing else is said
     "mlp": {"fit_intercept": False},
-    "cnn": {"kernel": 3, "stride": 1, "padding": 0, "dilation": 1, "pool": 1},
+    "cnn": {"kernel": 3, "stride": 1, "padding": 0, "dilation": 1, "pool": 1, "fit_intercept": False},
     "attention": {"scale": None},
     "mixer": {},
     "fno": {"grid": None},
@@ -75,5 +75,6 @@ def _cnn(shape: tuple[int, ...], settings: Mapping[str, Any]) -> CNN:
         pool = np.asarray(settings["pool"], dtype=np.float64)
         if pool.shape[1] != prod(places):
             raise ValueError(f"pool: a matrix (a, {prod(places)}) is needed, got {pool.shape}.")
-        return CNN(kernel, stride, padding, dilation, pool)
-    return CNN(kernel, stride, padding, dilation, cell_means(each("pool"), places))
+    else:
+        pool = cell_means(each("pool"), places)
+    return CNN(kernel, stride, padding, dilation, pool, bool(settings["fit_intercept"]))

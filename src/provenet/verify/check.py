@@ -26,6 +26,9 @@ def verify(data: Data, weights: Weights, statement: Statement, dual: Any = None)
     dual, like Y: a dual point Θ that may prove more than the gradient of the loss at the network; the better counts.
     """
     X, Y, w, mask = data.used()
+    if statement.standard is not None:
+        X = statement.standard.samples(X, mask, images=statement.block == "cnn")
+        Y = statement.standard.targets(Y, mask, tokens=statement.readout == "tokens")
     samples = Samples(make_form(statement.block, X.shape, statement.settings), X, mask, statement.readout)
     groups = Groups(weights, statement, X.shape[-1])
     groups.check_sizes(*samples.weight_sizes(groups))

@@ -67,7 +67,7 @@ def projected_length(g: Array, K: Array) -> float:
             break
         rows.append(worst)
         lam = np.append(lam, 0.0)
-        while rows:
+        for _ in range(len(rows)):  # each leaves one out at least
             wanted = np.linalg.lstsq(K[rows].T, -g, rcond=None)[0]
             if (wanted > 0).all():
                 lam = wanted

@@ -113,13 +113,15 @@ class FNO(Rows):
 
 @dataclass(frozen=True)
 class CNN(Rows):
-    """Φ_i: the patches (K, channels·kernel); outputs V P h with pooling P (a, K) and V (c, a) (BM eq. 22)."""
+    """Φ_i: the patches (K, channels·kernel), each with a last entry of one where ``ones``; outputs V P h with pooling
+    P (a, K) and V (c, a) (BM eq. 22)."""
 
     kernel: tuple[int, ...]
     stride: tuple[int, ...]
     padding: tuple[int, ...]
     dilation: tuple[int, ...]
     pool: Array
+    ones: bool = False
 
     def prepare(self, X: Array) -> Array:
         room = [(0, 0), (0, 0)] + [(pad, pad) for pad in self.padding]
@@ -134,7 +136,8 @@ class CNN(Rows):
             )
             taps.append(X[(slice(None),) * 2 + along].reshape(*X.shape[:2], -1))
         patches = np.stack(taps, axis=2)  # (b, channels, taps, K)
-        return patches.reshape(len(X), -1, patches.shape[3]).transpose(0, 2, 1)
+        rows = patches.reshape(len(X), -1, patches.shape[3]).transpose(0, 2, 1)
+        return np.concatenate([rows, np.ones_like(rows[..., :1])], axis=2) if self.ones else rows
 
     def absolute(self) -> Rows:
         return replace(self, pool=np.abs(self.pool))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from provenet.verify.losses import LOSSES
 from provenet.verify.norms import checked
+from provenet.verify.standard import Standard
 
 Array = NDArray[np.float64]
 
@@ -63,6 +64,7 @@ class Statement:
     plane, where p = 2, ``all_arrangements`` finds all there are.
     free_intercept: networks have a bias of their outputs, any, that costs nothing.
     penalty (C, R): the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²); (2, 2) is weight decay.
+    standard: data are raw, and the problem is of what this makes of them; its units are those of standardised data.
     """
 
     loss: str
@@ -77,6 +79,7 @@ class Statement:
     all_arrangements: bool = False
     penalty: tuple[float, float] = (2, 2)
     free_intercept: bool = False
+    standard: Standard | None = None
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:

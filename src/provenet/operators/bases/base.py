@@ -44,6 +44,7 @@ class Operator(Placed, ABC):
     space: Space
     has_kernel: bool = False
     narrows: bool = False
+    in_shards: bool = False  # True: its data are gone over in shards, and a pass may read them from disk
 
     @property
     def dtype(self) -> torch.dtype:
@@ -51,6 +52,10 @@ class Operator(Placed, ABC):
 
     def once(self) -> Self:
         """The same for a single product: nothing is prepared that would pay only later."""
+        return self
+
+    def often(self) -> Self:
+        """The same for many products: what pays is kept, as far as there is room."""
         return self
 
     @abstractmethod
@@ -140,6 +145,11 @@ class Operator(Placed, ABC):
     def held_bytes(self) -> int:
         """What the operator holds for every gate, and `restrict` copies."""
         return 0
+
+    @property
+    def read_bytes(self) -> int:
+        """What a product with a stack reads of it."""
+        return self.held_bytes
 
     @property
     def kernel_rows(self) -> int:

@@ -32,7 +32,7 @@ class Windows(NamedTuple):
 
 
 class CNNOperator(PooledOperator):
-    """X (n, channels, height, width); pooling (a, K).
+    """X (n, channels, height, width); pooling (a, K); last: an entry that every patch ends with, where there is one.
 
     Images are kept padded, channels last: so a row of a patch is one piece of memory, and patches are made faster than
     they could be read back.
@@ -48,15 +48,18 @@ class CNNOperator(PooledOperator):
         windows: Windows,
         pooling: Tensor,
         scale: float = 1.0,
+        last: float | None = None,
     ):
         self.channels, self.windows, self.K = X.shape[1], windows, prod(windows.positions)
+        self.last = last
         super().__init__(X, patterns, scale)
         self.pooling = self.space.move(pooling)
         used = pooling != 0
         self.counts: tuple[int, ...] = tuple(used.sum(1).tolist())
         order = torch.argsort(used.int(), dim=1, descending=True, stable=True)
         self.places = self.space.move(order[:, : max(self.counts)])
-        self.p, self.cells, self.outputs = self.channels * prod(windows.kernel), len(pooling), outputs
+        self.p = self.channels * prod(windows.kernel) + (last is not None)
+        self.cells, self.outputs = len(pooling), outputs
         self.q = outputs * self.cells
         self.output_shape = (self.n, outputs)
 
@@ -65,20 +68,31 @@ class CNNOperator(PooledOperator):
         return pad(x, (horizontal, horizontal, vertical, vertical)).permute(0, 2, 3, 1)
 
     def patches(self, rows: slice) -> Tensor:
-        """Φ of some samples, (b, K, p), each patch as (kernel, channels): channels last."""
+        """Φ of some samples, (b, K, p), each patch as (kernel, channels): channels last, then ``last``."""
         x = self.batch(rows)
         kernel, stride, _, dilation, positions = self.windows
         image, down, right, channel = x.stride()
         steps = (stride[0] * down, stride[1] * right, dilation[0] * down, dilation[1] * right)
         cut = x.as_strided((len(x), *positions, *kernel, self.channels), (image, *steps, channel), x.storage_offset())
-        return cut.reshape(len(x), self.K, self.p)
+        if self.last is None:
+            return cut.reshape(len(x), self.K, self.p)
+        out = x.new_full((len(x), self.K, self.p), self.last)
+        out[..., :-1].unflatten(-1, (*kernel, self.channels)).copy_(cut.flatten(1, 2))
+        return out
 
     def _channels_first(self, vectors: Tensor) -> Tensor:
         """(…, p) from the order of `patches` to that of weights: (channels, kernel)."""
-        return vectors.unflatten(-1, (-1, self.channels)).transpose(-1, -2).flatten(-2)
+        taps, last = self._parted(vectors)
+        return torch.cat([taps.unflatten(-1, (-1, self.channels)).transpose(-1, -2).flatten(-2), last], dim=-1)
 
     def _channels_last(self, weights: Tensor) -> Tensor:
-        return weights.unflatten(-1, (self.channels, -1)).transpose(-1, -2).flatten(-2)
+        taps, last = self._parted(weights)
+        return torch.cat([taps.unflatten(-1, (self.channels, -1)).transpose(-1, -2).flatten(-2), last], dim=-1)
+
+    def _parted(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """(…, p) as what belongs to the kernel, and what belongs to the last entry, or nothing."""
+        taps = self.p - (self.last is not None)
+        return vectors[..., :taps], vectors[..., taps:]
 
     def _patch_batches(self, rows: slice) -> list[slice]:
         return batches.slices(rows.stop, self.K * self.p, batches.CORE, start=rows.start)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ class _Tile(NamedTuple):
 
 
 class MLPOperator(Operator):
-    """X (n, d), pattern (n, P) of zeros and ones, c outputs.
+    """X (n, d), pattern (n, P) of zeros and ones, c outputs; held as truth values, a byte each.
 
     Ŷ_ic = Σ_kf D_ik X_if Z_kfc is a contraction over two indices that share the row i.  The longer of the two goes
     into a matmul, the shorter is contracted row by row, so that nothing larger than n × min(P, d) × c exists,
@@ -39,8 +39,8 @@ class MLPOperator(Operator):
 
     def __init__(self, X: Tensor, pattern: Tensor, outputs: int):
         self.X, self.space = X.contiguous(), Space.of(X)
-        self.all_open = bool(pattern.all())
-        self.pattern = pattern.to(X.dtype).contiguous()
+        self.opened = pattern.bool().contiguous()
+        self.all_open = bool(self.opened.all())
         self.n, self.p = X.shape
         self.n_gates = pattern.shape[1]
         self.q = outputs
@@ -50,30 +50,54 @@ class MLPOperator(Operator):
         """Slices of rows for intermediates of ``width`` numbers a row."""
         return batches.slices(self.n, width, batches.CACHE, self.dtype.itemsize)
 
-    def forward(self, stack: Stack) -> Tensor:
-        by_gate = self.n_gates >= self.p  # contract gates by matmul, features row by row; or the reverse
-        if by_gate:
-            outer, inner, flat = self.pattern, self.X, stack.reshape(self.n_gates, -1)
-        else:
-            outer, inner, flat = self.X, self.pattern, stack.transpose(0, 1).reshape(self.p, -1)
-        out = self.space.empty(*self.output_shape)
+    @property
+    def _by_gate(self) -> bool:
+        """Whether gates are contracted by matmul, and features row by row; or the reverse."""
+        return self.n_gates >= self.p
+
+    def _contracted(self) -> Iterator[tuple[slice, Tensor, Tensor]]:
+        """Some rows; of the pattern and X there, the one of more columns, and the other."""
         for rows in self._tiles(min(self.n_gates, self.p) * self.q):
-            part = (outer[rows] @ flat).view(-1, inner.shape[1], self.q)
+            pattern = self._numbers(rows)
+            yield (rows, pattern, self.X[rows]) if self._by_gate else (rows, self.X[rows], pattern)
+
+    def forward(self, stack: Stack) -> Tensor:
+        by_row = stack if self._by_gate else stack.transpose(0, 1)
+        flat = by_row.reshape(len(by_row), -1)
+        out = self.space.empty(*self.output_shape)
+        for rows, outer, inner in self._contracted():
+            part = (outer @ flat).view(-1, inner.shape[1], self.q)
             if self.q == 1:
-                out[rows, 0] = torch.linalg.vecdot(part[:, :, 0], inner[rows])
+                out[rows, 0] = torch.linalg.vecdot(part[:, :, 0], inner)
             else:
-                out[rows] = torch.bmm(inner[rows].unsqueeze(1), part).squeeze(1)
+                out[rows] = torch.bmm(inner.unsqueeze(1), part).squeeze(1)
         return out
 
     def adjoint(self, residual: Tensor) -> Stack:
-        by_gate = self.n_gates >= self.p
-        outer, inner = (self.pattern, self.X) if by_gate else (self.X, self.pattern)
-        flat = self.space.zeros(outer.shape[1], inner.shape[1] * self.q)
-        for rows in self._tiles(min(self.n_gates, self.p) * self.q):
-            rank_one = inner[rows].unsqueeze(2) * residual[rows].unsqueeze(1)  # (rows, min(P, d), c)
-            flat.addmm_(outer[rows].T, rank_one.view(-1, flat.shape[1]))
-        stack = flat.view(outer.shape[1], inner.shape[1], self.q)
-        return stack if by_gate else stack.transpose(0, 1).contiguous()
+        many, few = (self.n_gates, self.p) if self._by_gate else (self.p, self.n_gates)
+        flat = self.space.zeros(many, few * self.q)
+        for rows, outer, inner in self._contracted():
+            rank_one = inner.unsqueeze(2) * residual[rows].unsqueeze(1)  # (rows, min(P, d), c)
+            flat.addmm_(outer.T, rank_one.view(-1, flat.shape[1]))
+        stack = flat.view(many, few, self.q)
+        return stack if self._by_gate else stack.transpose(0, 1).contiguous()
+
+    @property
+    def pattern(self) -> Tensor:
+        """(n, P), as numbers; kept where that is little."""
+        return self.opened.to(self.dtype) if self._few is None else self._few
+
+    @cached_property
+    def _few(self) -> Tensor | None:
+        return self.opened.to(self.dtype) if self._few_bytes <= batches.WAVE else None
+
+    @property
+    def _few_bytes(self) -> int:
+        return self.opened.numel() * self.dtype.itemsize
+
+    def _numbers(self, rows: slice) -> Tensor:
+        """The pattern on some rows, as numbers."""
+        return self.opened[rows].to(self.dtype) if self._few is None else self._few[rows]
 
     def forward_factors(self, factors: Factors) -> Tensor:
         out = self.space.empty(*self.output_shape)
@@ -121,11 +145,11 @@ class MLPOperator(Operator):
         return GatedRows(self.X, self.pattern)
 
     def _fill_first(self, right: Tensor, gate: Tensor, columns: Tensor) -> None:
-        gated = self.pattern.T[gate][:, None] * self.X.T  # (N, p, n)
+        gated = self.opened.T[gate][:, None] * self.X.T  # (N, p, n)
         torch.mul(gated[..., None], right[:, None, None], out=columns)
 
     def _fill_second(self, left: Tensor, gate: Tensor, columns: Tensor) -> None:
-        hidden = (left @ self.X.T).mul_(self.pattern.T[gate])
+        hidden = (left @ self.X.T).mul_(self.opened.T[gate])
         columns.diagonal(dim1=1, dim2=3).copy_(hidden[:, :, None])
 
     def _hidden(self, factors: Factors, rows: slice, mask: Tensor | None) -> Tensor:
@@ -140,21 +164,22 @@ class MLPOperator(Operator):
 
     @cached_property
     def _opened(self) -> Tensor | None:
-        """The pattern by gate (P, n), an eighth of its size; neurons are gated row by row of it."""
-        return None if self.all_open else self.pattern.T.bool().contiguous()
+        """The pattern by gate (P, n); neurons are gated row by row of it."""
+        return None if self.all_open else self.opened.T.contiguous()
 
     def kernel(self) -> Tensor:
         """The gated kernel (XXᵀ) ∘ (DDᵀ), whatever P, d and c are."""
-        K = self.X @ self.X.T
+        K, pattern = self.X @ self.X.T, self.pattern
         for rows in self._tiles(self.n):
-            K[rows] *= self.pattern[rows] @ self.pattern.T
+            K[rows] *= pattern[rows] @ pattern.T
         return K
 
     def norm_upper(self) -> float:
         # ‖A‖² = ‖K‖₂ ≤ trace K, and as ‖Σ_k D_k X Z_k‖² ≤ max_i |{k : D_ik = 1}| · ‖X‖² ‖Z‖², ≤ (gates open at one
         # sample)·‖X‖²; each sum rounds by at most its length times eps
-        trace = float((self.X.square().sum(1) * self.pattern.sum(1)).sum())
-        spectral = float(torch.linalg.matrix_norm(self.X, 2)) ** 2 * float(self.pattern.sum(1).max())
+        together = self.opened.sum(1)
+        trace = float((self.X.square().sum(1) * together).sum())
+        spectral = float(torch.linalg.matrix_norm(self.X, 2)) ** 2 * float(together.max())
         return min(trace, spectral) ** 0.5 * (1 + 4 * (self.n + self.p) * torch.finfo(self.dtype).eps)
 
     def rounding(self, residual: Tensor) -> float:
@@ -172,11 +197,15 @@ class MLPOperator(Operator):
 
     def narrowed(self, gates: Tensor, basis: Tensor) -> Operator:
         hidden = (self.X @ basis.flatten(0, 1).T).view(self.n, *basis.shape[:2])
-        return FeatureOperator(hidden.mul_(self.pattern[:, gates].unsqueeze(2)).unsqueeze(2), self.q)
+        return FeatureOperator(hidden.mul_(self.opened[:, gates].unsqueeze(2)).unsqueeze(2), self.q)
 
     @property
     def held_bytes(self) -> int:
-        return self.pattern.nbytes
+        return self.opened.nbytes + (self._few_bytes if self._few_bytes <= batches.WAVE else 0)
+
+    @property
+    def read_bytes(self) -> int:
+        return self._few_bytes  # truth values become numbers on the way
 
     def restrict(self, gates: Tensor) -> Self:
-        return self._with(pattern=self.pattern[:, gates].contiguous(), n_gates=len(gates))
+        return self._with(opened=self.opened[:, gates].contiguous(), n_gates=len(gates))

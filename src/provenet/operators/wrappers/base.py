@@ -75,5 +75,9 @@ class Wrapper(Operator):
     def held_bytes(self) -> int:
         return self.inner.held_bytes
 
+    @property
+    def read_bytes(self) -> int:
+        return self.inner.read_bytes
+
     def restrict(self, gates: Tensor) -> Self:
         return self._with(inner=self.inner.restrict(gates), n_gates=len(gates))

@@ -95,6 +95,10 @@ class GroupedOperator(Operator):
     def held_bytes(self) -> int:
         return sum(part.operator.held_bytes for part in self.parts)
 
+    @property
+    def read_bytes(self) -> int:
+        return sum(part.operator.read_bytes for part in self.parts)
+
     def _of(self, operators: Sequence[Operator]) -> GroupedOperator:
         parts = [Part(op, old.gates, old.columns) for op, old in zip(operators, self.parts, strict=True)]
         return GroupedOperator(parts, self.output_shape[-1])

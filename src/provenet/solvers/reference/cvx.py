@@ -23,6 +23,7 @@ from provenet.solvers.reference.cones import pose, refuses_cones
 from provenet.variable import Factors, Stack
 
 _MAX_ENTRIES = 5e7  # of the operator's matrix
+_BYTES = 60  # that Clarabel takes, measured, for each entry of the square of a semidefinite matrix's unknowns
 _TIGHT = {"tol_gap_abs": 1e-12, "tol_gap_rel": 1e-12, "tol_feas": 1e-12}
 
 
@@ -58,6 +59,9 @@ class CVX(Method[CVXState]):
         # last, as it may have to look for facets
         return refuses_cones(program) if isinstance(program.gauge, ConeGauge) else None
 
+    def memory(self, program: Program[Any]) -> int:
+        return super().memory(program) + _BYTES * program.operator.n_gates * _unknowns(program) ** 2
+
     def init(self, program: Program[Any], start: Factors | None) -> CVXState:
         _cvxpy()  # say that it is missing before anything else
         op = program.operator
@@ -68,6 +72,7 @@ class CVX(Method[CVXState]):
 
     def step(self, program: Program[Any], state: CVXState) -> CVXState:
         cp = _cvxpy()
+        deadline.need(program.operator.n_gates * _unknowns(program) ** 3 / 3)  # between factorisations it looks itself
         cones = isinstance(program.gauge, ConeGauge)
         blocks, norms, constraints, point = (_posed_cones if cones else _posed)(cp, program)
         fit = _fit(cp, program, blocks)
@@ -87,6 +92,13 @@ class CVX(Method[CVXState]):
 
     def finished(self, state: CVXState) -> bool:
         return state.done
+
+
+def _unknowns(program: Program[Any]) -> int:
+    """Of the semidefinite matrix (p + q, p + q) of each gate; none where norms are of vectors."""
+    _, p, q = program.operator.stack_shape
+    vectors = min(p, q) == 1 or isinstance(program.gauge, LineNorm)
+    return 0 if vectors else (p + q) * (p + q + 1) // 2
 
 
 def _settings(solver: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from provenet import batches, deadline
 from provenet.cones import Table
+from provenet.vectors import unit
 
 _VIOLATED = -1e-3  # the cosine of a and b in the metric T, from which on a wall counts as violated
 _SEEN = 2.0  # more than any cosine: a wall that is there already
@@ -97,11 +98,11 @@ def _violated(rows: Tensor, signs: Tensor, T: Tensor, seen: tuple[Tensor, Tensor
     """(2, m): of rows i the ``few`` with the most negative cosine to another row j, in the metric T, and that j."""
     value, vectors = torch.linalg.eigh(T)
     spread = (rows * signs[:, None]) @ (vectors * value.clamp_min(0).sqrt())
-    unit = spread / torch.linalg.vector_norm(spread, dim=1, keepdim=True).clamp_min(1e-150)
+    directions = unit(spread)
     known = torch.cat([seen[0], seen[1]]), torch.cat([seen[1], seen[0]])
     least, partner = [], []
     for some in torch.arange(len(rows)).split(batches.count(len(rows), batches.PASS)):
-        cosine = unit[some] @ unit.T
+        cosine = directions[some] @ directions.T
         here = (known[0] >= some[0]) & (known[0] <= some[-1])
         cosine[known[0][here] - some[0], known[1][here]] = _SEEN
         smallest = cosine.min(dim=1)

@@ -30,17 +30,18 @@ class Coordinates:
 
     @staticmethod
     def of(program: Program, dtype: torch.dtype) -> Coordinates:
-        operator = program.operator.to(Space(program.operator.space.device, dtype))
+        operator = program.operator.to(Space(program.operator.space.device, dtype)).often()
         axes = operator.principal_axes()
         return Coordinates(operator) if axes is None else Coordinates(operator.turned(axes.basis), *axes)
 
     def finer(self, program: Program) -> Coordinates:
         """The same in the program's own precision: what was remembered of steps holds there, up to rounding."""
+        operator = program.operator.often()
         if self.basis is None or self.moments is None:
-            return Coordinates(program.operator)
+            return Coordinates(operator)
         rough = self.basis.to(program.operator.dtype)
         basis = 1.5 * rough - 0.5 * rough @ (rough.T @ rough)  # orthonormal to twice as many digits
-        return Coordinates(program.operator.turned(basis), basis, self.moments.to(basis.dtype))
+        return Coordinates(operator.turned(basis), basis, self.moments.to(basis.dtype))
 
     def opened(self, gate: Tensor) -> Coordinates:
         """For neurons behind these gates."""

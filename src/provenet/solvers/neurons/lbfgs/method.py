@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet.certificates import Gap
 from provenet.problem import Program
 from provenet.solvers.loop import Method, Point
@@ -37,6 +38,8 @@ _RENEWED = 15  # steps after which scales are looked at anew
 _FINE = 1e-4  # a relative gap from which on float64 pays
 _BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth adding, while the gap is larger
 _PER_GATE = 2.5  # neurons a gate that is open has, about
+_REMEMBERED = 12  # of a limit of memory, one part in so many is for steps that are remembered
+_FEWEST_PAIRS = 5
 _ROWS_CALLS, _CALLS = 9e6, 4e7  # what a step's many small calls take, besides those of the loss: where A is a product
 # with rows behind gates, and elsewhere, where it also takes more steps
 _EACH_OUTPUT = 300.0, 25.0  # work of losses for each number of a prediction, and more for each neuron
@@ -70,6 +73,7 @@ class LBFGS(Method[LBFGSState]):
     needs = (NUCLEAR,)
     check_every = 25
     max_steps = 20_000
+    shards = True
 
     def pause(self, program: Program, step: int) -> int:
         """Looks, with A* in float64, take no more than a third of what steps do; more at first, while neurons are
@@ -83,6 +87,8 @@ class LBFGS(Method[LBFGSState]):
     def memory(self, program: Program) -> int:
         """The operator in float32, turned; what was remembered of steps; hidden values and their gates."""
         op, neurons = program.operator, self._neurons(program)
+        if op.in_shards:
+            return 0  # the plan of their memory has counted it: it takes what there is
         data = op.kernel_rows * op.p * 3 + op.held_bytes // 2
         seen = 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1])
         remembered = 4 * self.memory_pairs * neurons * (op.p + op.q)
@@ -119,7 +125,13 @@ class LBFGS(Method[LBFGSState]):
 
     def _begun(self, program: Program, here: Coordinates, factors: Factors) -> LBFGSState:
         here = here.opened(factors.gate)
-        return LBFGSState(here, spot(program, here, here.enter(factors)), Pairs(self.memory_pairs))
+        return LBFGSState(here, spot(program, here, here.enter(factors)), self._nothing(here, factors.n_neurons))
+
+    def _nothing(self, here: Coordinates, neurons: int) -> Pairs:
+        """What is remembered of steps at first: fewer of them than asked for, where memory is limited."""
+        op = here.operator
+        fitting = batches.share(_REMEMBERED) // max(2 * neurons * (op.p + op.q) * op.dtype.itemsize, 1)
+        return Pairs(min(self.memory_pairs, max(fitting, _FEWEST_PAIRS)))
 
     def step(self, program: Program, state: LBFGSState) -> LBFGSState:
         if state.stuck or state.at.factors.n_neurons == 0:
@@ -129,7 +141,7 @@ class LBFGS(Method[LBFGSState]):
             scales = inverse_scales(program, here, at, age)
         there = wolfe_step(program, here, at, state.pairs.direction(at.gradient, scales))
         if there is None:  # what is remembered may mislead; by itself the gradient does not, up to rounding
-            forget = Pairs(self.memory_pairs)
+            forget = self._nothing(here, at.factors.n_neurons)
             return replace(state, pairs=forget, scales=scales, stuck=not state.pairs.known)
         pairs = state.pairs.after(there.weights - at.weights, there.gradient - at.gradient)
         return replace(state, at=there, pairs=pairs, scales=scales, age=age + 1)
@@ -153,7 +165,7 @@ class LBFGS(Method[LBFGSState]):
         """The same neurons in float64."""
         here = state.here.finer(program)
         fine = self._begun(program, here, state.here.leave(state.at.factors))
-        return replace(fine, pairs=state.pairs.to(here.dtype), age=state.age)
+        return replace(fine, pairs=state.pairs.to(here.dtype, fine.pairs.most), age=state.age)
 
     def _joined(self, program: Program, state: LBFGSState, atoms: Factors) -> LBFGSState | None:
         """All neurons of the sizes that are best for their directions; those of none go.  None where it is no gain."""
@@ -171,7 +183,8 @@ class LBFGS(Method[LBFGSState]):
         if not there.value < state.at.value:
             return None
         before = int((kept < factors.n_neurons).sum())
-        pairs = state.pairs.carried(state.at.gradient.shape[1], kept[:before], len(kept) - before)
+        most = self._nothing(here, len(kept)).most
+        pairs = state.pairs.carried(state.at.gradient.shape[1], kept[:before], len(kept) - before, most)
         return replace(state, here=here, at=there, pairs=pairs, scales=None, stuck=False)
 
     def finished(self, state: LBFGSState) -> bool:

@@ -51,18 +51,20 @@ class Pairs:
             rest.add_(step, alpha=part - float(torch.dot(change, rest)) / product)
         return rest.neg_().view_as(slope)
 
-    def carried(self, width: int, kept: Tensor, more: int) -> Pairs:
+    def carried(self, width: int, kept: Tensor, more: int, most: int) -> Pairs:
         """For the neurons ``kept`` (m,), of ``width`` weights, and ``more`` new ones of which nothing is known."""
         known: list[Pair] = []
-        for pair in self.known:
+        for pair in self.known[-most:]:
             step, change = (_padded(part.view(-1, width)[kept], more) for part in (pair.step, pair.change))
             product = float(torch.dot(step, change))
             if product > 0:
                 known.append(Pair(step, change, product))
-        return Pairs(self.most, tuple(known))
+        return Pairs(most, tuple(known))
 
-    def to(self, dtype: torch.dtype) -> Pairs:
-        return Pairs(self.most, tuple(Pair(step.to(dtype), change.to(dtype), sy) for step, change, sy in self.known))
+    def to(self, dtype: torch.dtype, most: int) -> Pairs:
+        """In another precision, and no more than ``most`` of them."""
+        last = self.known[-most:]
+        return Pairs(most, tuple(Pair(step.to(dtype), change.to(dtype), sy) for step, change, sy in last))
 
 
 def _padded(rows: Tensor, more: int) -> Tensor:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
+import re
 from collections.abc import Iterator
+from numbers import Real
 from pathlib import Path
+from typing import Any
 
 _TRIFLE = 2**24  # bytes: less than what the libraries take anyway, and asking the system takes a millisecond
+_UNITS = {"b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_SAID = re.compile(rf"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*({'|'.join(_UNITS)})")
 
 
 def available_bytes(root: Path = Path("/")) -> int | None:
@@ -82,3 +88,23 @@ def check_fits(needed: int, what: str, advice: str) -> None:
 
 def gibibytes(size: int) -> str:
     return f"{size / 2**30:.3g} GiB"
+
+
+def as_bytes(said: Any, name: str = "memory_limit") -> int | None:
+    """A limit as a user says it, "4GB", "512 MiB" or a number of bytes; None: there is none."""
+    if said is None:
+        return None
+    if isinstance(said, str):
+        found = _SAID.fullmatch(said.strip().lower())
+        size = float(found[1]) * _UNITS[found[2]] if found else math.nan
+    else:
+        size = float(said) if isinstance(said, Real) and not isinstance(said, bool) else math.nan
+    if not 1 <= size < math.inf:
+        raise ValueError(f"{name}: it must be a size such as '4GB', '512MB' or '2GiB', or bytes, got {said!r}.")
+    return int(size)
+
+
+def shown(size: float) -> str:
+    """Bytes as a user says them."""
+    unit = next(unit for unit in ("GB", "MB", "kB") if size >= _UNITS[unit.lower()] or unit == "kB")
+    return f"{size / _UNITS[unit.lower()]:.3g} {unit}"

@@ -1,0 +1,90 @@
+"""Networks trained as the papers train them: many at once, so that 20,000 small steps do not take a day.
+
+All runs of a batch have the same data and size.  The step is that of torch's SGD with momentum, the rate falls on a
+plateau as torch's ReduceLROnPlateau lets it, for each run by itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """``decay``: what the rate is multiplied by after ``patience`` epochs without a new best.  ``mean``: the gradient
+    is of the objective divided by so much."""
+
+    epochs: int
+    rate: float
+    momentum: float
+    decay: float
+    patience: int = 10
+    mean: float = 1.0
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Weights (B, N, p) and (B, N, q), and the objectives (B, looks) on the way, the last ones at the end."""
+
+    first: Tensor
+    second: Tensor
+    curve: Tensor
+    epochs: Tensor
+
+
+_BETTER = 1e-4  # a new best is better by this share, as in torch
+
+
+@torch.no_grad()
+def descend(
+    X: Tensor,
+    Y: Tensor,
+    opened: Tensor | None,
+    first: Tensor,
+    second: Tensor,
+    beta: Tensor,
+    recipe: Recipe,
+    looks: int = 200,
+) -> Trained:
+    """min ½‖Σ_j D_j X u_j v_jᵀ − Y‖² + β/2 Σ_j (‖u_j‖² + ‖v_j‖²), squared loss on X (n, p), Y (n, q).
+
+    first (B, N, p), second (B, N, q), beta (B,).  opened (B, n, N): fixed gates; None: ReLU.
+    """
+    u, v = first.clone(), second.clone()
+    speed_u, speed_v = torch.zeros_like(u), torch.zeros_like(v)
+    weight = beta.view(-1, 1, 1)
+    rate = torch.full_like(beta, recipe.rate)
+    best, waited = torch.full_like(beta, torch.inf), torch.zeros_like(beta)
+    kept, at, every = [], [], max(recipe.epochs // looks, 1)
+    for epoch in range(recipe.epochs + 1):
+        hidden = X @ u.transpose(1, 2)  # (B, n, N)
+        gate = (hidden > 0).to(hidden) if opened is None else opened
+        hidden = hidden * gate
+        residual = hidden @ v - Y
+        squares = u.square().sum((1, 2)) + v.square().sum((1, 2))
+        value = 0.5 * residual.square().sum((1, 2)) + 0.5 * beta * squares
+        if epoch % every == 0 or epoch == recipe.epochs:
+            kept.append(value.clone())
+            at.append(epoch)
+        if epoch == recipe.epochs:
+            break
+        better = value < best * (1 - _BETTER)
+        best, waited = torch.where(better, value, best), torch.where(better, 0, waited + 1)
+        tired = waited > recipe.patience
+        rate, waited = torch.where(tired, rate * recipe.decay, rate), torch.where(tired, 0, waited)
+        slope_v = hidden.transpose(1, 2) @ residual + weight * v
+        slope_u = (gate * (residual @ v.transpose(1, 2))).transpose(1, 2) @ X + weight * u
+        step = (rate / recipe.mean).view(-1, 1, 1)
+        speed_u.mul_(recipe.momentum).add_(slope_u)
+        speed_v.mul_(recipe.momentum).add_(slope_v)
+        u.sub_(step * speed_u)
+        v.sub_(step * speed_v)
+    return Trained(u, v, torch.stack(kept, 1), torch.tensor(at))
+
+
+def kaiming(shape: tuple[int, ...], fan: int, generator: torch.Generator) -> Tensor:
+    """Uniform within ±1/√fan, as torch's Linear begins."""
+    return (2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1) / fan**0.5

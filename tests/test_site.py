@@ -1,0 +1,54 @@
+"""The site: every public name has its place, and what is written once is the same wherever it appears."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+import provenet as pn
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_every_public_name_is_in_the_reference_once() -> None:
+    listed = [
+        name
+        for page in (ROOT / "docs" / "reference").glob("*.md")
+        for name in re.findall(r"^::: provenet\.([\w.]+)$", page.read_text(), re.MULTILINE)
+    ]
+    assert sorted(listed) == sorted(set(listed))
+    assert set(pn.__all__) | {"nn", "testing", "verify"} == set(listed)
+
+
+def test_the_notebook_is_the_page() -> None:
+    spec = spec_from_file_location("notebook", ROOT / "examples" / "notebook.py")
+    assert spec is not None
+    assert spec.loader is not None
+    notebook = module_from_spec(spec)
+    spec.loader.exec_module(notebook)
+    assert notebook.NOTEBOOK.read_text() == notebook.notebook(), "run python examples/notebook.py"
+
+
+def test_the_notebook_runs(tmp_path: Path) -> None:
+    cells = json.loads((ROOT / "examples" / "first_five_minutes.ipynb").read_text())["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "certified" in done.stdout
+    assert "on new data" in done.stdout
+
+
+def test_every_example_has_its_place_in_the_menu() -> None:
+    """The site is built strictly, but a page made by the gallery is made whether the menu has it or not."""
+    menu = (ROOT / "mkdocs.yml").read_text()
+    assert {f"examples/{file.stem}.md" for file in (ROOT / "examples" / "gallery").glob("*.py")} <= set(
+        re.findall(r"examples/\w+\.md", menu)
+    )
+
+
+def test_citation_names_this_version() -> None:
+    assert re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[1] == pn.__version__
