@@ -1,7 +1,7 @@
 """What a step of `lbfgs` takes, by samples, inputs, outputs, gates and neurons: `python -m benchmarks.steps`.
 
-Processor milliseconds of one thread.  "bare" are the two large products of a step alone, at the same shapes and
-precision.
+Processor milliseconds of one thread.  "products" are A and A* on neurons; "bare" the five matrix products in them,
+alone, at the same shapes and precision, without gates; "loss" its value and gradient in float64.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _CASES = [  # n, d, c, P, neurons
 
 def main() -> None:
     torch.set_num_threads(1)
-    print("| n | d | c | P | neurons | products | bare | share | 80 steps' memory | A* in float64 |")
-    print("|---|---|---|---|---|---|---|---|---|---|")
+    print("| n | d | c | P | neurons | products | bare | share | loss | 80 steps' memory | A* in float64 |")
+    print("|---|---|---|---|---|---|---|---|---|---|---|")
     for case in _CASES:
         print(_row(*case), flush=True)
 
@@ -52,26 +52,38 @@ def _row(n: int, d: int, c: int, P: int, neurons: int) -> str:
     factors = Factors(left, right, gate)
     here = Coordinates(program.operator.to(factors.space)).opened(gate)
     at = spot(program, here, factors)
-    X32, hidden = here.operator.X, torch.empty(neurons, n)  # type: ignore[attr-defined]
+    X32 = here.operator.X  # type: ignore[attr-defined]
+    residual = program.loss.gradient(at.prediction).to(here.dtype)
+    hidden, out = torch.empty(neurons, n), torch.empty(n, c)
+
+    def products() -> None:
+        here.both_ways(factors)[1](residual)
 
     def bare() -> None:
         torch.mm(factors.left, X32.T, out=hidden)
+        torch.mm(hidden.T, factors.right, out=out)
+        torch.mm(hidden, residual)
+        torch.mm(factors.right, residual.T, out=hidden)
         torch.mm(hidden, X32)
+
+    def loss() -> None:
+        program.loss.value(at.prediction)
+        program.loss.gradient(at.prediction)
 
     pairs = Pairs(80)
     for seed in range(80):
         step = torch.randn(at.gradient.shape, generator=torch.Generator().manual_seed(seed))
         pairs = pairs.after(step, step)
     took = [
-        _least(lambda: spot(program, here, factors)),
+        _least(products),
         _least(bare),
+        _least(loss),
         _least(lambda: pairs.direction(at.gradient, torch.ones_like(at.gradient))),
         _least(lambda: program.operator.adjoint(target), 1),
     ]
     ms = [f"{1e3 * seconds:.1f}" for seconds in took]
-    return (
-        f"| {n:,} | {d} | {c} | {P:,} | {neurons} | {ms[0]} | {ms[1]} | {took[1] / took[0]:.0%} | {ms[2]} | {ms[3]} |"
-    )
+    share = f"{took[1] / took[0]:.0%}"
+    return "| " + " | ".join([f"{n:,}", str(d), str(c), f"{P:,}", str(neurons), *ms[:2], share, *ms[2:]]) + " |"
 
 
 def _least(work: Callable[[], Any], times: int = 5) -> float:

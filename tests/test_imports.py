@@ -12,6 +12,7 @@ import provenet
 
 ROOT = Path(provenet.__file__).parent
 FLOORS = (
+    {"ranks"},
     {"deadline", "memory", "space", "batches", "word", "vectors", "files"},
     {"variable", "verify", "cones"},
     {"operators", "losses", "gauges", "gates", "nn", "data"},
@@ -30,7 +31,7 @@ FLOORS = (
     {"testing"},
 )
 FLOOR = {room: level for level, rooms in enumerate(FLOORS) for room in rooms}
-FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
+FILES = sorted(path for path in ROOT.rglob("*.py") if path not in (ROOT / "__init__.py", ROOT / "__main__.py"))
 
 
 def room_of(path: Path) -> str:

@@ -45,7 +45,11 @@ def test_help_says_of_each_command_what_the_command_says_of_itself():
 def test_tab_completion_shows_public_names_only():
     assert set(pn.__all__) <= set(dir(pn))
     assert {name for name in dir(pn) if not hasattr(pn, name)} == set()
-    assert set(dir(pn)) - set(pn.__all__) == {"__version__", "nn", "report", "testing", "verify"}
+    rooms = {"nn", "ranks", "report", "testing", "verify"}
+    assert set(dir(pn)) - set(pn.__all__) == {"__version__", *rooms}
+    for room in rooms:
+        found = getattr(pn, room)
+        assert dir(found) == sorted(found.__all__)
     assert pn.solvers.plan.METHODS  # not listed, and there
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'"):
         _ = pn.nonsense
@@ -103,9 +107,20 @@ def test_a_gap_of_rounding_is_zero_and_one_beyond_is_seen():
 
 
 def test_every_parameter_is_documented_and_the_papers_letters_are_explained():
-    for function in (pn.formulate, pn.solve):
+    training = [
+        "loss",
+        "beta",
+        "mean",
+        "sample_weight",
+        "loss_settings",
+        "sharpen",
+        "layers",
+    ]  # of certify, in its overloads
+    for function in (pn.formulate, pn.solve, pn.certify, pn.save, pn.load):
         doc = getdoc(function) or ""
-        missing = [name for name in signature(function).parameters if f"\n{name} : " not in doc]
+        names = [name for name in signature(function).parameters if name != "training"]
+        names += training if function is pn.certify else []
+        missing = [name for name in names if f"\n{name} : " not in doc]
         assert not missing, f"{function.__name__}: {missing}"
     for letters in ("BM ", "CP ", "AT "):
         assert f"\n{letters}" in (pn.__doc__ or "")

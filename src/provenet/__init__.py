@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from provenet.problem import Problem
     from provenet.proofs.certify import certify
     from provenet.solvers import Solution, Status
+    from provenet.solvers.snapshot import snapshots
     from provenet.solvers.solve import solve
 
 __version__ = "0.1.0"
@@ -63,6 +64,7 @@ __all__ = [
     "formulate",
     "load",
     "save",
+    "snapshots",
     "solve",
 ]
 
@@ -75,10 +77,10 @@ _ROOMS = {
     "layerwise": ("Layer", "LayerwiseClassifier", "LayerwiseRegressor"),
     "problem": ("Problem",),
     "proofs": ("certify",),
-    "solvers": ("Solution", "Status", "solve"),
+    "solvers": ("Solution", "Status", "snapshots", "solve"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
-_MODULES = ("nn", "report", "testing", "verify")  # with names for users; others are found too, but not listed
+_MODULES = ("nn", "ranks", "report", "testing", "verify")  # with names for users; others are found too, but not listed
 
 
 if not TYPE_CHECKING:  # type checkers know the names from above, and no others

@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
+from provenet.ranks.context import least
+
 _GRACE, _GRACE_SHARE = 1.0, 0.1  # seconds, and of a limit: the longer
 SPEED = 2e9  # multiply-adds a second that factorisations reach at least, on one core
 
@@ -44,12 +46,13 @@ def grace(seconds: float) -> float:
 
 
 def over() -> bool:
-    return time.perf_counter() >= _ENDS.get()
+    return left() <= 0
 
 
 def left() -> float:
-    """Seconds, infinite without a deadline, never negative."""
-    return max(_ENDS.get() - time.perf_counter(), 0.0)
+    """Seconds, infinite without a deadline, never negative; the least of any process, where several work together."""
+    ends = _ENDS.get()
+    return math.inf if ends == math.inf else least(max(ends - time.perf_counter(), 0.0))
 
 
 def affords(work: float) -> bool:

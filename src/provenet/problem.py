@@ -16,8 +16,8 @@ from typing_extensions import TypeVar
 
 from provenet.blocks import Block, OnData
 from provenet.blocks.outputs import batch_size, outputs_in_batches
-from provenet.gates import Gates, pattern_key
-from provenet.gauges import Bounds, Gauge
+from provenet.gates import Gates, pattern_keys
+from provenet.gauges import Asked, Bounds, Gauge
 from provenet.gauges.prox.mixed import Penalty
 from provenet.losses import Loss
 from provenet.memory.plan import MemoryPlan
@@ -31,6 +31,7 @@ from provenet.statement import Scope, Statement
 from provenet.variable import Factors, Neurons
 
 _TINY = torch.finfo(torch.float64).tiny
+_NEAR = 1e-3  # how well β_max is known where every digit takes more passes over the data
 
 G_co = TypeVar("G_co", bound=Gauge, covariant=True, default=Gauge)
 
@@ -50,9 +51,11 @@ class Program(Placed, Generic[G_co]):
 
     @cached_property
     def beta_max(self) -> float:
-        """max_k γ°(−A_k*∇L(0)), or somewhat more (`Gauge.relaxed`): from here on Z = 0 is optimal."""
+        """max_k γ°(−A_k*∇L(0)), or somewhat more (`Gauge.relaxed`, and by products with vectors a thousandth):
+        from here on Z = 0 is optimal."""
         pull = -self.loss.gradient(torch.zeros_like(self.loss.target))
-        return float(polar_bounds(self.operator, self.gauge.relaxed(self.operator.q), pull).upper.max())
+        gauge = self.gauge.relaxed(self.operator.q)
+        return float(polar_bounds(self.operator, gauge, pull, asked=Asked(near=_NEAR)).upper.max())
 
     def polar(self, theta: Tensor, final: bool = False) -> Bounds:
         """γ°(A_k*Θ) of every gate, bounded from both sides; what rounding in A* can hide is not yet in it.
@@ -253,15 +256,14 @@ class Problem:
     def _find_gates(self, gates: Tensor, group: Tensor) -> Tensor:
         """Which of the problem's gates each neuron has: the one in its group with the same pattern."""
         found = torch.zeros(len(gates), dtype=torch.long)
-        own = torch.zeros(len(self.patterns), dtype=torch.long) if self.gates.group is None else self.gates.group
-        rows = self.on_data.groups
+        own, rows = self.gates.own, self.on_data.groups
         for b in torch.unique(group).tolist():
             mine = torch.nonzero(own == b).flatten()
-            known = {pattern_key(self.patterns[k]): k for k in mine.tolist()}
+            known = dict(zip(pattern_keys(self.patterns[mine]), mine.tolist(), strict=True))
             members = torch.nonzero(group == b).flatten()
             distinct, which = torch.unique(gates[members].to(torch.float64), dim=0, return_inverse=True)
             patterns, _ = rows[b].patterns(distinct)
-            names = [known.get(pattern_key(pattern)) for pattern in patterns]
+            names = [known.get(key) for key in pattern_keys(patterns)]
             if None in names:
                 raise ValueError(
                     "network: a neuron's gate is none of the problem's gates. Formulate the problem with "

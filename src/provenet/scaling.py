@@ -16,6 +16,7 @@ from typing_extensions import Self
 
 from provenet.nn import Standardised, TwoLayer
 from provenet.nn.standardised import along
+from provenet.ranks import Whole
 
 _CONSTANT = 16 * torch.finfo(torch.float64).eps  # of the largest number: a spread below is rounding
 _NORMAL = 1.4826  # standard deviations in a median deviation
@@ -48,14 +49,17 @@ class Scaling:
         weight: Tensor | None = None,
         mask: Tensor | None = None,
         robust: bool = False,
+        shards: Whole | None = None,
     ) -> Self:
         """Of samples X (n, …), and of targets Y (n, …, c) where they are measurements.  A weight of two counts twice;
-        tokens that are not there do not count.  ``robust``: targets by medians, which outliers do not move."""
-        mean, spread = _moments(X, axis, weight, mask)
+        tokens that are not there do not count.  ``robust``: targets by medians, which outliers do not move.
+        ``shards``: how samples are cut, None: not at all."""
+        shards = shards or Whole(len(X))
+        mean, spread = _moments(X, axis, weight, mask, shards)
         scale = torch.where(spread > 0, 1 / spread.clamp_min(_TINY), 0.0)
         if Y is None:
             return cls(axis, mean, scale)
-        middle, width = (_medians if robust else _moments)(Y, -1, weight, mask if Y.ndim == 3 else None)
+        middle, width = (_medians if robust else _moments)(Y, -1, weight, mask if Y.ndim == 3 else None, shards)
         return cls(axis, mean, scale, middle, torch.where(width > 0, width, 1.0))
 
     @classmethod
@@ -139,24 +143,36 @@ def _alike(mean: Tensor, scale: Tensor, mean2: Tensor, scale2: Tensor) -> bool:
     return bool((same_mean & same_scale).all())
 
 
-def _shares(X: Tensor, axis: int, weight: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Numbers (r, d) that count, and how much each row does, (r, 1), in all one."""
-    rows = X.to(torch.float64).movedim(axis, -1)
-    share = torch.ones(rows.shape[:-1], dtype=torch.float64)
-    if weight is not None:
-        share = share * (weight / weight.max()).view(-1, *[1] * (rows.ndim - 2))
-    if mask is not None:
-        share = share * mask
-    rows, share = rows.flatten(0, -2), share.flatten()
-    rows, share = rows[share > 0], share[share > 0]
-    share = share.unsqueeze(1)
-    return rows, share / _summed(share)
+Piece = tuple[Tensor, Tensor]
+"""Numbers (r, d) that count, and how much each row does, (r, 1); in all pieces of all processes, one."""
 
 
-def _medians(Y: Tensor, axis: int, weight: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _shares(X: Tensor, axis: int, weight: Tensor | None, mask: Tensor | None, shards: Whole) -> list[Piece]:
+    """Of every shard."""
+    top = 1.0 if weight is None else shards.largest(float(weight.max()))
+    pieces = []
+    for own in shards.slices:
+        rows = X[own].to(torch.float64).movedim(axis, -1)
+        share = torch.ones(rows.shape[:-1], dtype=torch.float64)
+        if weight is not None:
+            share = share * (weight[own] / top).view(-1, *[1] * (rows.ndim - 2))
+        if mask is not None:
+            share = share * mask[own]
+        rows, share = rows.flatten(0, -2), share.flatten()
+        pieces.append((rows[share > 0], share[share > 0].unsqueeze(1)))
+    total = shards.add(_summed(share) for _, share in pieces)
+    return [(rows, share / total) for rows, share in pieces]
+
+
+def _medians(Y: Tensor, axis: int, weight: Tensor | None, mask: Tensor | None, shards: Whole) -> tuple[Tensor, Tensor]:
     """(median, spread) (c,): that of a normal distribution with the same median of deviations; where more than half of
     all are the same, the mean deviation from the median."""
-    rows, share = _shares(Y, axis, weight, mask)
+    if shards.spread:
+        raise ValueError(
+            "standardize: medians of targets, as 'huber' takes them, need all rows in one process; scale the data "
+            "before, and give standardize=False."
+        )
+    ((rows, share),) = _shares(Y, axis, weight, mask, shards)
     middle = _median(rows, share)
     away = (rows - middle).abs()
     spread = _NORMAL * _median(away, share)
@@ -172,21 +188,22 @@ def _median(rows: Tensor, share: Tensor) -> Tensor:
     return low / 2 + high / 2
 
 
-def _moments(X: Tensor, axis: int, weight: Tensor | None, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _moments(X: Tensor, axis: int, weight: Tensor | None, mask: Tensor | None, shards: Whole) -> tuple[Tensor, Tensor]:
     """(mean, spread) (d,) in float64; the spread of what never changes, but for rounding, is zero.
 
     In units of the largest number, so that no square leaves float64; twice over the data, so that none cancels."""
-    rows, share = _shares(X, axis, weight, mask)
-    low, high = rows.aminmax(dim=0)
+    pieces = _shares(X, axis, weight, mask, shards)
+    lows, highs = torch.cat([rows for rows, _ in pieces]).aminmax(dim=0)
+    low, high = -shards.highest(-lows), shards.highest(highs)
     size = torch.maximum(-low, high).clamp_min(_TINY)
     size = torch.exp2(torch.frexp(size).exponent.to(torch.float64) - 1)  # a power of two: dividing rounds nothing
-    rows = rows / size
-    mean = _summed(share * rows)
-    centred = rows - mean
-    mean = mean + _summed(share * centred)
-    spread = _summed(share * centred.square()).sqrt()
-    constant = (low == high) | (spread <= _CONSTANT * rows.abs().amax(0))
-    mean = torch.where(low == high, low, mean * size)
+    pieces = [(rows / size, share) for rows, share in pieces]
+    mean = shards.add(_summed(share * rows) for rows, share in pieces)
+    centred = [(rows - mean, share) for rows, share in pieces]
+    moved = shards.add(_summed(share * rows) for rows, share in centred)
+    spread = shards.add(_summed(share * rows.square()) for rows, share in centred).sqrt()
+    constant = (low == high) | (spread <= _CONSTANT * torch.maximum(-low, high) / size)
+    mean = torch.where(low == high, low, (mean + moved) * size)
     return mean, torch.where(constant, 0.0, spread * size)
 
 

@@ -173,7 +173,7 @@ def test_an_unnamed_first_column_of_row_numbers_is_no_feature(csv):
     path = csv(",a,y\n0,5,1\n1,7,2\n2,1,3\n")
     assert load_dataset(path, ["y"]).source.features == ("a",)
     assert load_dataset(path, ["y"], features=["unnamed", "a"]).X.shape == (3, 2)
-    assert load_dataset(csv(",a,y\n4,5,1\n1,7,2\n2,1,3\n"), ["y"]).source.features == ("unnamed", "a")
+    assert load_dataset(csv(",a,y\n4,5,1\n4,7,2\n2,1,3\n"), ["y"]).source.features == ("unnamed", "a")
 
 
 def test_which_rows_and_columns_were_used_is_told(csv):

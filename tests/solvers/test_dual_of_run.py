@@ -14,7 +14,7 @@ from torch import Tensor
 import provenet as pn
 from provenet import deadline
 from provenet.certificates import DualPoint, dual_point, judged
-from provenet.gauges import BoundKind, NuclearNorm
+from provenet.gauges import NOTHING, Asked, BoundKind, NuclearNorm
 from provenet.gauges.base import Bounds
 from provenet.problem import Problem, Program
 from provenet.proofs.independent import second_opinion
@@ -37,8 +37,8 @@ def posed(X: np.ndarray, outputs: int = 2, loss: str = "squared") -> Problem:
 class Hasty(NuclearNorm):
     """Once time is up its bounds are rough: the Frobenius norm, twice."""
 
-    def largest(self, stack: Tensor, against: float = torch.inf) -> Bounds:
-        found = super().largest(stack, against)
+    def largest(self, stack: Tensor, asked: Asked = NOTHING) -> Bounds:
+        found = super().largest(stack, asked)
         return Bounds(found.lower, 2 * torch.linalg.matrix_norm(stack)) if deadline.over() else found
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from provenet import batches
 from provenet.operators import Operator
+from provenet.ranks.context import anywhere
 from provenet.vectors import times_power_of_two
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Rows:
             side = self.block.sides(x, vectors)
             out[:, part] = (side >= 0).permute(2, 0, 1)
             torn |= self._torn(x, vectors, side).any(0).any(0)
-        return out.flatten(1), torn
+        return out.flatten(1), anywhere(torn)
 
     def opened(self, vectors: Tensor) -> Tensor:
         """1{Φ h ≥ 0} (m, n·ρ), of vectors whose `patterns` rounding is known not to decide."""

@@ -223,7 +223,7 @@ def certificate_of(
     # they suppose rotations U → UQ, which neither cones nor other norms allow
     conditions = rank_conditions(factors, *program.operator.stack_shape) if program.gauge.rotates else {}
     penalty = float(program.gauge.penalty(factors))
-    gap = duality_gap(program, prediction, penalty, final=True)
+    gap = duality_gap(program, prediction, penalty, final=True, tol=tol)
     gap = with_intercept(program, gap, prediction, penalty, intercept)
     return certificate_from(
         gap, program.beta, beta, scale, scope, tol, conditions=conditions, free_intercept=program.loss.free, **more

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
-from provenet.gauges import BoundKind, Bounds
+from provenet.gauges import Asked, BoundKind, Bounds
 from provenet.polar import polar_bounds
 from provenet.problem import Program
 from provenet.variable import Stack
@@ -16,6 +16,8 @@ from provenet.vectors import power_of_two
 
 _TINY = torch.finfo(torch.float64).tiny  # smaller numbers have lost digits
 _MOST_TOL = 0.1  # that polars are bounded for
+_FARTHEST, _HALVINGS = 0.25, 12  # of β: where a polar that suffices is looked for beyond it, and how long
+_NEAR = 0.05  # of the gap that is asked for: bounds of polars by products with vectors need be no closer at a look
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,11 +74,13 @@ def duality_gap(program: Program, prediction: Tensor, penalty: float, final: boo
     """The gap of a point with this prediction Ŷ and penalty Σγ(Z_k), by its own gradient Θ = ∇L(Ŷ).
 
     final: as `Program.polar` has it.  tol: the relative gap that is asked for; polars need not be known better than it
-    takes to tell.
+    takes to tell, and where one is found that is too large, not at all, but for the ``final`` time.
     """
     theta = program.loss.dual_at(prediction)
-    at, polar = _bounded(program, theta, final, tol)
-    found = gap_at(program, prediction, penalty, at)
+    primal = float(program.loss.value(prediction)) + program.beta * penalty
+    enough = 0.0 if program.gauge.exact_polar else _enough(program, theta, primal - tol * abs(primal))
+    at, polar = _bounded(program, theta, final, tol, enough)
+    found = Gap(primal, at)
     return replace(found, polar_least=float(polar.lower.max()), pull=polar.stack, peaks=polar.peaks)
 
 
@@ -97,22 +101,49 @@ def judged(program: Program, theta: Tensor, final: bool = True) -> DualPoint:
     return _bounded(program, program.loss.admissible(theta), final)[0]
 
 
-def _bounded(program: Program, theta: Tensor, final: bool, tol: float = 0.0) -> tuple[DualPoint, Bounds]:
+def _size(program: Program, theta: Tensor) -> float:
+    """The power of two next to Θ's largest entry, of all processes' rows; infinite where one is not finite."""
+    finite = bool(torch.isfinite(theta).all())
+    largest = program.operator.shards.largest(float(theta.abs().max()) if finite else math.inf)
+    return math.inf if largest == math.inf else power_of_two(theta.new_tensor(largest))
+
+
+def _enough(program: Program, theta: Tensor, wanted: float) -> float:
+    """About the largest polar_max with which Θ proves the bound ``wanted``; zero where none near β does."""
+
+    def proves(share: float) -> bool:
+        return dual_point(program, theta, (1 + share) * program.beta, BoundKind.EXACT).lower >= wanted
+
+    if _size(program, theta) == math.inf or not proves(0.0):
+        return 0.0
+    low, high = 0.0, _FARTHEST
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if proves(middle) else (low, middle)
+    return (1 + low) * program.beta
+
+
+def _bounded(
+    program: Program, theta: Tensor, final: bool, tol: float = 0.0, enough: float = 0.0
+) -> tuple[DualPoint, Bounds]:
     """Polars are homogeneous: they are bounded at Θ of moderate size, as squares of what is tiny vanish.
 
-    Compared with a little less than β, they are known to a tenth of that little, where they are β."""
-    if not bool(torch.isfinite(theta).all()):
+    Compared with a little less than β, they are known to a tenth of that little, where they are β; or as well as
+    ``enough`` says."""
+    size = _size(program, theta)
+    if size == math.inf:
         unknown = theta.new_full((1,), math.inf)
         return DualPoint(theta, math.inf, BoundKind.EXACT, -math.inf), Bounds(torch.zeros_like(unknown), unknown)
-    size = power_of_two(theta)
     pull = -theta / size
-    polar = polar_bounds(
-        program.operator, program.gauge, pull, final, against=(1 - min(tol, _MOST_TOL)) * program.beta / size
-    )
-    largest = size * (float(polar.upper.max()) + rounding(program, pull))
+    hidden = rounding(program, pull)
+    short = max(enough / size - hidden, 0.0)
+    lost = math.inf if final or tol == 0 else short
+    asked = Asked((1 - min(tol, _MOST_TOL)) * program.beta / size, short, lost, _NEAR * min(tol, _MOST_TOL))
+    polar = polar_bounds(program.operator, program.gauge, pull, final, asked)
+    polar_max = size * (float(polar.upper.max()) + hidden)
     stack = None if polar.stack is None else size * polar.stack
     bounds = replace(polar, lower=size * polar.lower, upper=size * polar.upper, stack=stack)
-    return dual_point(program, theta, largest, polar.kind), bounds
+    return dual_point(program, theta, polar_max, polar.kind), bounds
 
 
 def dual_point(program: Program, theta: Tensor, polar_max: float, bound: BoundKind) -> DualPoint:

@@ -39,12 +39,18 @@ class Mixture:
     def __init__(self, program: Program):
         self.program = program
         self._points: list[tuple[Tensor, Stack]] = []
-        one = program.loss.target.nbytes + 4 * math.prod(program.operator.stack_shape)
+        target = program.loss.target  # as if one process had them all: each must keep as many
+        one = target[0].nbytes * program.operator.shards.n + 4 * math.prod(program.operator.stack_shape)
         self._most = min(_MOST, max(1, min(batches.BASIS, batches.share(_SHARE)) // one))
 
     @staticmethod
     def serves(program: Program) -> bool:
         return program.gauge.spectral and not is_large(program.operator)
+
+    @property
+    def points(self) -> list[tuple[Tensor, Stack]]:
+        """Θ and −A*Θ of each, the last one last."""
+        return list(self._points)
 
     def add(self, theta: Tensor, pull: Stack | None) -> None:
         """A gradient Θ, with −A*Θ."""
@@ -58,22 +64,19 @@ class Mixture:
         share, promised = _best(self.program, *(list(part) for part in zip(*self._points, strict=True)))
         if not promised >= known + worth:
             return None
-        theta, pull = (
-            torch.tensordot(share.to(part[0].dtype), torch.stack(part), 1)
-            for part in (list(one) for one in zip(*self._points, strict=True))
-        )
-        self.add(theta, pull)
+        thetas, pulls = (list(part) for part in zip(*self._points, strict=True))
+        theta = _Points(self.program, thetas).mixed(share)
+        self.add(theta, torch.tensordot(share.to(torch.float32), torch.stack(pulls), 1))
         return theta
 
 
 def _best(program: Program, thetas: list[Tensor], pulls: list[Stack]) -> tuple[Tensor, float]:
     """(b, the bound it promises), b (T,)."""
-    points, stacks = torch.stack(thetas).flatten(1), torch.stack(pulls)
-    bound = _Bound(program, points)
-    b = torch.zeros(len(points), dtype=torch.float64)
+    bound, stacks = _Bound(program, _Points(program, thetas)), torch.stack(pulls)
+    b = torch.zeros(len(thetas), dtype=torch.float64)
     b[-1] = 1.0
     best, promised = b, -math.inf
-    cuts = points.new_zeros(0, len(points))
+    cuts = b.new_zeros(0, len(thetas))
     for turn in range(_ROUNDS):
         sigma, new = _cuts(stacks, b, program.beta, _NEAR if turn == 0 else 1.0)
         feasible = b * min(1.0, program.beta / max(sigma, 1e-300), 1.0 / max(float(b.sum()), 1e-300))
@@ -101,22 +104,38 @@ def _cuts(stacks: Tensor, b: Tensor, beta: float, near: float) -> tuple[float, T
     return float(sigma.max()), slopes.to(torch.float64)
 
 
+class _Points:
+    """Θ_t of this process's samples, shard by shard: sums are then the same whoever has which."""
+
+    def __init__(self, program: Program, thetas: list[Tensor]):
+        self.shape, self.shards = thetas[0].shape, program.operator.shards
+        self._parts = [torch.stack([theta[rows].flatten() for theta in thetas]) for rows in self.shards.slices]
+
+    def mixed(self, b: Tensor) -> Tensor:
+        """Σ b_t Θ_t."""
+        return torch.cat([b @ part for part in self._parts]).view(self.shape)
+
+    def along(self, slope: Tensor) -> Tensor:
+        """⟨Θ_t, R⟩ over the samples of all processes, (T,)."""
+        rows = (slope[rows].flatten() for rows in self.shards.slices)
+        return self.shards.add(part @ own for part, own in zip(self._parts, rows, strict=True))
+
+
 class _Bound:
     """L*(Σ b_t Θ_t) and its gradient in b."""
 
-    def __init__(self, program: Program, points: Tensor):
+    def __init__(self, program: Program, points: _Points):
         self.loss, self.points = program.loss, points
-        self.shape = program.loss.target.shape
 
     def __call__(self, b: Tensor) -> tuple[float, Tensor]:
-        theta = (b @ self.points).view(self.shape)
+        theta = self.points.mixed(b)
         with torch.enable_grad():
             theta.requires_grad_()
             value = self.loss.conjugate(theta)
             if not bool(torch.isfinite(value)) or not value.requires_grad:
                 return math.inf, torch.zeros_like(b)
             (slope,) = torch.autograd.grad(value, theta)
-        return float(value.detach()), self.points @ slope.flatten()
+        return float(value.detach()), self.points.along(slope)
 
 
 def _within(bound: _Bound, cuts: Tensor, start: Tensor) -> Tensor | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -29,6 +30,9 @@ COMMANDS = {
     "reproduce": "Repeat experiments of the papers; write a page, pictures and numbers beside what the papers report.",
     "bench": "Compare with scikit-learn's usual estimators; write results.jsonl, tables.md and a picture.",
 }
+
+
+_TOGETHER = ("fit",)  # those that torchrun may start several processes of
 
 
 class _Commands(TyperGroup):
@@ -58,6 +62,8 @@ class _Commands(TyperGroup):
 
 def _imported(name: str) -> Any:
     """The command itself."""
+    if name not in _TOGETHER and "TORCHELASTIC_RUN_ID" in os.environ:
+        raise typer.BadParameter(f"torchrun: {name} works in one process; start it without.")
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     single.command(name)(getattr(import_module(f"provenet.cli.{name}"), name))
     ready_to_work()

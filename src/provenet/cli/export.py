@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal
 import typer
 
 from provenet.cli import options as o
-from provenet.cli.console import print_json, say
+from provenet.cli.console import print_json, say, warn
 from provenet.cli.models import shape_of
+from provenet.data.loading import Source
 from provenet.io import export_onnx, load, load_model
 from provenet.layerwise.base import Layerwise
 
@@ -37,12 +38,18 @@ def export(
     if getattr(estimator, "whiten", False):
         raise ValueError(f"{folder}: the model whitens its inputs, which the graph does not; use provenet predict.")
     path = export_onnx(model.network, target, precision, shape_of(model))
-    _tell(path, precision, estimator, json)
+    source = Source.from_dict(model.source) if "features" in model.source else None
+    _tell(path, precision, estimator, json, source)
 
 
-def _tell(path: Path, precision: str, estimator: Any, json: bool) -> None:
+def _tell(path: Path, precision: str, estimator: Any, json: bool, source: Source | None = None) -> None:
     classes = getattr(estimator, "classes_", None)
+    columns = None if source is None else source.names
     if json:
-        print_json({"out": str(path), "precision": precision, "classes": None if classes is None else classes.tolist()})
-    else:
-        say(f"graph   {path} ({precision})")
+        told = {"out": str(path), "precision": precision, "columns": columns}
+        print_json(told | {"classes": None if classes is None else classes.tolist()})
+        return
+    say(f"graph   {path} ({precision})")
+    if source is not None and source.prepared is not None:
+        fills = "" if source.prepared.fills is None else ", gaps filled"
+        warn(f"the graph takes numbers, as predict makes them of the file{fills}: {', '.join(source.names)}.")

@@ -18,6 +18,7 @@ from provenet.cli.console import FAILED, complain, print_certificate, print_json
 from provenet.cli.fitting import Fitting, prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.progress import gap_bar
+from provenet.cli.together import joined, of_all_rows, own_rows, restarts_on_failure
 from provenet.data.shards import Shards
 from provenet.estimators.base import ProvenEstimator, watched
 from provenet.estimators.scales import ScaleWarning, far_apart
@@ -57,6 +58,14 @@ def fit(
     force: Annotated[
         bool, typer.Option("--force", help="Replace a certified model even by one that could not be certified.")
     ] = False,
+    snapshots: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            help="Folder for snapshots, from which a fit that was killed goes on. (under torchrun: beside --out)",
+        ),
+    ] = None,
+    snapshot_every: Annotated[int, typer.Option(min=1, help="Steps between two snapshots.")] = 50,
     json: o.Json = False,
 ) -> None:
     """Train a network to a proven optimum; write it, its certificate and a report into a folder.
@@ -64,6 +73,8 @@ def fit(
     Example: provenet fit iris.csv --target species --beta 0.01max --out iris
 
     Example: provenet fit iris.csv --target species --penalty 1,2 --out sparse-iris
+
+    Example: torchrun --nproc-per-node 4 --max-restarts 3 -m provenet fit large.npz --out large
 
     Example: provenet fit patches.npz --block attention --tokens 49 --set scale=sqrt_d --out heads
     """
@@ -86,7 +97,7 @@ def fit(
         more["delta"] = delta
     else:
         o.refuse_if_given(context, "delta", "it goes with --loss huber.")
-    fitting = prepare(context, file, task, block, network, solver, search=cv is not None, **more)
+    fitting = prepare(context, file, task, block, network, solver, search=cv is not None, holdout=holdout, **more)
     if fitting.task == "regression":
         o.refuse_if_given(context, "balanced", "a regression has no classes to weigh.")
     kept_out = None
@@ -108,17 +119,28 @@ def fit(
     if cv is None:
         estimator.set_params(beta=beta.said)
     name = "fitting" if cv is None else "choosing beta"
-    arrays = dataset.X, fitting.y, dataset.weight
-    train(estimator, *arrays, quiet=json, name=name, mask=dataset.mask, spent=time.perf_counter() - began)
-    holds = estimator.certificate_.holds(solver.tol)
-    if not (holds or force) and holds_certified(out):
-        kept_one, out = out, out.with_name(f"{out.name}-uncertified")
-        warn(f"{kept_one} has a certified model, which one that is not certified does not replace without --force.")
-    with kept.writing("model", out):
-        split = {} if holdout is None else {"holdout": {"share": holdout, "seed": network.seed}}
-        save(estimator, out, source=dataset.source.to_dict() | {"task": fitting.task} | split)
+    with joined(out, snapshots, snapshot_every) as group:
+        first = group is None or group.is_first
+        X, y, weight, mask = own_rows(fitting, group)
+        train(estimator, X, y, weight, quiet=json, name=name, mask=mask, spent=time.perf_counter() - began, tell=first)
+        holds = estimator.certificate_.holds(solver.tol)
+        if not (holds or force) and holds_certified(out):
+            kept_one, out = out, out.with_name(f"{out.name}-uncertified")
+            if first:
+                warn(
+                    f"{kept_one} has a certified model, which one that is not certified does not replace without "
+                    "--force."
+                )
+        with kept.writing("model", out):
+            split = {} if holdout is None else {"holdout": {"share": holdout, "seed": network.seed}}
+            save(estimator, out, source=dataset.source.to_dict() | {"task": fitting.task} | split)
+        estimator.solution_.problem.beta_max  # noqa: B018 — asked of all processes, and known from here on
+    if not first:
+        return
     page, failed = None, False
     if report:
+        if group is not None:
+            of_all_rows(estimator, fitting)
         seen = kept_out or fitting
         judged = _judged(seen)
         kind = "training" if kept_out is None else "test"
@@ -129,7 +151,7 @@ def fit(
             complain(f"the report could not be written ({error}); the model is in {out}.")
             failed = True
     _tell(estimator, fitting, kept_out, out, page, json)
-    if failed or not holds:
+    if (failed or not holds) and not restarts_on_failure():
         raise typer.Exit(FAILED)
 
 
@@ -161,23 +183,24 @@ def train(
     name: str = "fitting",
     mask: Any = None,
     spent: float = 0.0,
+    tell: bool = True,
 ) -> None:
-    """Fit, with a bar on a terminal; a fit that stops short is told in a line.
+    """Fit, with a bar on a terminal; a fit that stops short is told in a line.  tell: whether to say anything.
 
     ``spent``: seconds of the estimator's time limit, which is the whole command's, that have passed already."""
     asked = estimator.max_seconds
     if asked is not None:
         estimator.set_params(max_seconds=max(asked - spent, _SHORTEST))
     with (
-        gap_bar(estimator.tol, quiet, name) as show,
-        watched(estimator, show, warn),
+        gap_bar(estimator.tol, quiet or not tell, name) as show,
+        watched(estimator, show, warn if tell else None),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always", ConvergenceWarning)
         warnings.simplefilter("ignore", ScaleWarning)  # `warn_of_scales` has names
         estimator.fit(X, y, sample_weight=weight, mask=mask)
     estimator.set_params(max_seconds=asked)
-    for warning in caught:
+    for warning in caught if tell else ():
         warn(str(warning.message))
 
 

@@ -57,7 +57,7 @@ class Fitting:
     @property
     def feature_names(self) -> list[str] | None:
         """Names of the columns of X; positions where the file has no names; None for tokens and images."""
-        names = self.data.source.features
+        names = self.data.source.names
         if self.data.X.ndim > 2:
             return None
         return list(names) if len(names) == self.data.X.shape[1] else [str(i) for i in range(self.data.X.shape[1])]
@@ -71,6 +71,7 @@ def prepare(
     network: OfNetwork,
     solver: OfSolver,
     search: bool = False,
+    holdout: float | None = None,
     **more: Any,
 ) -> Fitting:
     """Read the data, decide on the task, and make the estimator (with ``search``, one that chooses β).
@@ -84,7 +85,7 @@ def prepare(
     chosen, gates = block.chosen(file), network.gates.checked(network.activation)
     if gates.count is not None or gates.name == "all":
         refuse_if_given(context, "n_gates", f"--gates {gates.count or gates.name} says how many.")
-    data = file.load(task, as_bytes(solver.memory_limit))
+    data = file.load(task, as_bytes(solver.memory_limit), holdout, network.seed)
     assert data.y is not None
     if task == "auto":
         task = guess_task(data.y, tokens=block.readout == "tokens")

@@ -12,11 +12,17 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, get_type_hints
 
+import numpy as np
+from numpy.typing import NDArray
+
 from provenet.blocks import Block
 from provenet.cli import blocks as b
 from provenet.cli import options as o
+from provenet.cli.console import warn
 from provenet.data.large import load_in_shards
-from provenet.data.loading import Dataset, load_dataset
+from provenet.data.loading import Dataset, load_dataset, split_rows
+from provenet.data.mixed import Asked
+from provenet.data.table import ColumnError
 
 _OF_LIMIT = 0.05  # the part of a limit that a file may be, to be read whole: in float64 it may be many times larger
 
@@ -31,17 +37,28 @@ class FromFile:
     drop: o.Drop = field(default_factory=list)
     weight: o.Weight = None
     header: o.Header = None
+    impute: o.Impute = False
+    one_hot: o.OneHot = False
     tokens: b.Tokens = None
     image: b.Image = None
 
-    def load(self, task: str, limit: int | None = None) -> Dataset:
-        """``limit``: bytes of memory; NPY and Parquet files that would take much of it are gone over in shards."""
-        size = None if self.image is None else tuple(self.image.sizes)
+    def load(self, task: str, limit: int | None = None, holdout: float | None = None, seed: int = 0) -> Dataset:
+        """``limit``: bytes of memory; NPY and Parquet files that would take much of it are gone over in shards.
+        ``holdout``: fill values and categories are learnt of the other rows."""
+
+        def trained_on(n: int) -> NDArray[np.intp]:
+            return np.arange(n) if holdout is None else split_rows(range(n), holdout, seed)[0]
+
+        size, asked = None if self.image is None else tuple(self.image.sizes), Asked(self.impute, self.one_hot)
         if limit is not None and self.data.suffix.lower() in (".npy", ".parquet") and self._large(limit):
+            if any(asked):
+                raise ColumnError(
+                    f"{self.data}: it is larger than memory; nothing is filled or encoded, prepare it first."
+                )
             sample = (self.tokens, -1) if self.tokens is not None else size
             columns = self.target, self.feature, self.drop, self.weight
             return load_in_shards(self.data, *columns, task, sample)
-        return load_dataset(
+        data = load_dataset(
             self.data,
             self.target,
             features=self.feature,
@@ -51,7 +68,12 @@ class FromFile:
             header=self.header,
             tokens=self.tokens,
             image=size,
+            asked=asked,
+            fit_rows=trained_on,
         )
+        for note in data.notes:
+            warn(note)
+        return data
 
     def _large(self, limit: int) -> bool:
         return self.data.stat().st_size > _OF_LIMIT * limit

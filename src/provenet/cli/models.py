@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from provenet.cli.blocks import check_mask
+from provenet.cli.console import warn
 from provenet.data.loading import Dataset, Source, load_like
 from provenet.data.table import ColumnError
 from provenet.io import SavedModel, load_model
@@ -45,4 +46,6 @@ def load_for(model: SavedModel, path: Path, source: Source, **options: Any) -> D
     if found != known and not tokens_vary:
         raise ColumnError(f"{path}: its samples have shape {tuple(found)}, the model was fitted on {known}.")
     check_mask(path, model.statement.block, data.mask)
+    for note in data.notes:
+        warn(note)
     return data

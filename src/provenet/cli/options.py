@@ -122,6 +122,15 @@ Weight = Annotated[str | None, typer.Option("--weight", help="Column of sample w
 Header = Annotated[
     bool | None, typer.Option("--header/--no-header", help="Whether a CSV has a line of names. (default: found out)")
 ]
+Impute = Annotated[
+    bool,
+    typer.Option(
+        "--impute", help="Fill missing values: numbers by the median, categories by the most frequent, as of training."
+    ),
+]
+OneHot = Annotated[
+    bool, typer.Option("--one-hot", help="Make of every column of text a column of zeros and ones for each category.")
+]
 TaskOption = Annotated[Task, typer.Option(help="What to fit; auto looks at the target.")]
 ActivationOption = Annotated[Activation, typer.Option(help="The network's activation.")]
 BetaOption = Annotated[

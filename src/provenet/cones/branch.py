@@ -66,7 +66,7 @@ def branch_and_bound(cones: Region, G: Tensor, upper: Tensor, suffices: Callable
         open_ = (bound > goal[gate]) & (upper[gate] > goal[gate])
         closed.scatter_reduce_(0, gate[~open_], bound[~open_], "amax")
         gate, cells, bound = gate[open_], cells[open_], bound[open_]
-        if len(gate) == 0 or len(search.v) >= nodes + 2 * r * B or deadline.over():
+        if len(gate) == 0 or r == 1 or len(search.v) >= nodes + 2 * r * B or deadline.over():
             break
         order = torch.argsort(bound, descending=True)
         now, later = order[:wave], order[wave:]

@@ -62,8 +62,10 @@ class Cones(Table):
         return self._with(signs=self.signs[gates], inside=self.inside[gates], **known)
 
     def remembering(self) -> Cones:
-        """Where polars are not exact: there are searches."""
-        return self if self.rows.shape[1] <= 3 else self._with(recall=Recall(len(self.signs)))
+        """Where polars are not exact: there are searches.  What remembers already goes on to."""
+        if self.rows.shape[1] <= 3 or self.recall is not None:
+            return self
+        return self._with(recall=Recall(len(self.signs)))
 
     def within(self, basis: Tensor) -> Cones:
         return Cones(self.rows @ basis, self.signs, unit(self.inside @ basis), self.noise, self.doubt)

@@ -18,13 +18,14 @@ from provenet.cones.branch import MOST_OUTPUTS, branch_and_bound, output_rank
 from provenet.cones.exact import largest_in_cones
 from provenet.cones.projection import project
 from provenet.cones.relaxation import relaxed
-from provenet.cones.search import climb
+from provenet.cones.search import ascent, climb
 from provenet.vectors import unit
 
 BOUNDS = ("projection", "faces", "spectral", "relaxation", "branch")
 _TOLERANCE = 1e-9  # bounds closer than this, relatively, are one number
 _HAIR = 1e-7  # of ‖g‖: unit rows violated by no more come from rounding
 _A_HAIR_BELOW = 1 - 1e-9  # more than rounding adds to a bound
+_FEW_OUTPUTS = 4  # directions of outputs up to which branch and bound comes first
 _NODES = 2_000  # of branch and bound, for each gate that the cheaper bounds leave open
 _MOST_NODES = 60_000  # for all gates together
 _TOGETHER = 128  # gates relaxed at a time
@@ -58,13 +59,15 @@ def cone_pca(
     tolerance: float = _TOLERANCE,
     largest_only: bool = False,
     against: float = torch.inf,
+    lost: float = torch.inf,
 ) -> ConePCA:
     """For G (B, p, c), one matrix a cone.
 
     enough: an upper bound no larger than this need not be tightened.  largest_only: nor one that is no larger than
     another gate's lower bound; the largest of all upper bounds is what is wanted, and where that is beyond ``against``,
-    a tenth of the excess is accuracy enough.  nodes: of branch and bound, a gate; zero: none.  tolerance: lower and
-    upper this close, relatively, need not be tightened.  A deadline leaves bounds as loose as they are by then.
+    a tenth of the excess is accuracy enough; once it is known to be beyond ``lost``, any bound will do.  nodes: of
+    branch and bound, a gate; zero: none.  tolerance: lower and upper this close, relatively, need not be tightened.  A
+    deadline leaves bounds as loose as they are by then.
     """
     if G.shape[2] == 1:
         return _one_output(cones, G[:, :, 0], _A_HAIR_BELOW * enough if enough < torch.inf else 0.0)
@@ -72,7 +75,7 @@ def cone_pca(
         found = largest_in_cones(G, cones.faces)
         exact = found.upper <= found.lower * (1 + 10 * _TOLERANCE) + torch.finfo(G.dtype).tiny
         return ConePCA(found.lower, found.upper, found.u, exact, _all(G, "faces"))
-    return _bounded(cones, G, enough, nodes, tolerance, against if largest_only else None)
+    return _bounded(cones, G, enough, nodes, tolerance, (against, lost) if largest_only else None)
 
 
 def _all(like: Tensor, name: str) -> Tensor:
@@ -100,8 +103,11 @@ def _one_output(cones: Table, g: Tensor, enough: float) -> ConePCA:
     return ConePCA(torch.minimum(lower, upper), upper, u, exact, _all(g, "projection"))
 
 
-def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: float, against: float | None) -> ConePCA:
-    """Each bound only where the ones before it have not settled the gate; ``against`` None: every gate's is wanted.
+def _bounded(
+    cones: Table, G: Tensor, enough: float, nodes: int, tolerance: float, only: tuple[float, float] | None
+) -> ConePCA:
+    """Each bound only where the ones before it have not settled the gate; ``only`` (against, lost) the largest is
+    wanted, None: every gate's.
 
     Few outputs: branch and bound, which finds its lower bounds itself.  Else a local search comes first."""
     sigma = torch.linalg.svdvals(G)[:, 0]
@@ -112,9 +118,11 @@ def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: floa
     def suffices(lower: Tensor) -> Tensor:
         """Upper bounds (B,) that need not be tightened, where these are the lower ones."""
         goal = (lower * (1 + tolerance)).clamp_min(enough)
-        if against is None:
+        if only is None:
             return goal
-        largest = float(lower.max())
+        largest, (against, lost) = float(lower.max()), only
+        if largest > lost:
+            return torch.full_like(goal, torch.inf)
         return goal.clamp_min(max(largest * (1 + tolerance), largest + _EXCESS_SHARE * (largest - against)))
 
     def open_gates() -> Tensor:
@@ -124,10 +132,15 @@ def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: floa
         improved = value > lower[gates]
         u[gates[improved]], lower[gates[improved]] = where[improved], value[improved]
 
-    def search() -> None:
-        with deadline.within(_CLIMB_SHARE * deadline.left()):
-            found = climb(cones, G)
+    def ascend() -> None:
+        found = ascent(cones, G)
         better(torch.arange(len(G), device=G.device), found.value, found.u)
+
+    def search() -> None:
+        gates = open_gates()
+        with deadline.within(_CLIMB_SHARE * deadline.left()):
+            found = climb(cones.restrict(gates), G[gates])
+        better(gates, found.value, found.u)
 
     def relax() -> None:
         for gates in open_gates().split(_TOGETHER):
@@ -153,7 +166,9 @@ def _bounded(cones: Table, G: Tensor, enough: float, nodes: int, tolerance: floa
         better(gates, leaf.lower, leaf.u)
         upper[gates] = torch.minimum(upper[gates], leaf.upper)
 
-    for tighten in (branch, search, relax) if output_rank(G) <= MOST_OUTPUTS else (search, relax):
+    rank = output_rank(G)
+    last = branch if rank <= MOST_OUTPUTS else search
+    for tighten in [branch, ascend, relax] if rank <= _FEW_OUTPUTS else [ascend, relax, last, relax]:
         if open_gates().numel():
             tighten()
     exact = upper <= lower * (1 + 10 * tolerance) + torch.finfo(G.dtype).tiny

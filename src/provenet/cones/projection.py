@@ -18,6 +18,7 @@ from provenet import deadline
 from provenet.cones.guess import tight_rows
 
 _VIOLATED = 1e-12  # of ‖g‖: a unit row may be violated by so little
+_OFF = 1e-9  # and where one is by more, the rows that a search began with were not for it
 
 
 class Rows(Protocol):
@@ -55,6 +56,13 @@ class Projection:
     def select(self, which: Tensor) -> Projection:
         return Projection(*(part[which] for part in vars(self).values()))
 
+    def replaced(self, which: Tensor, others: Projection) -> Projection:
+        """With others in place of some, where they are nearer."""
+        nearer = others.violation < self.violation[which]
+        at, new = which[nearer], others.select(nearer)
+        parts = zip(vars(self).values(), vars(new).values(), strict=True)
+        return Projection(*(own.index_copy(0, at, other) for own, other in parts))
+
     def joined(self, other: Projection) -> Projection:
         """Both, one after the other, of one width."""
         return Projection(*(torch.cat(both) for both in zip(vars(self).values(), vars(other).values(), strict=True)))
@@ -75,6 +83,13 @@ class _Active:
     lam: Tensor
     count: Tensor
 
+    @staticmethod
+    def empty(like: Tensor, width: int) -> _Active:
+        B = len(like)
+        return _Active(
+            like.new_zeros(B, width, dtype=torch.long), like.new_zeros(B, width), like.new_zeros(B, dtype=torch.long)
+        )
+
 
 def project(
     unit_rows: Tensor | Rows,
@@ -91,14 +106,27 @@ def project(
     this is taken as it is; the projection is shorter still.  A deadline ends the search: ``violation`` then tells that
     points are outside, and multipliers still certify.
     """
-    B, p = g.shape
-    width = min(p, unit_rows.shape[0]) + 1
-    nobody = g.new_zeros(B, width, dtype=torch.long)
-    active = _Active(nobody, g.new_zeros(B, width), g.new_zeros(B, dtype=torch.long))
+    active = _Active.empty(g, min(g.shape[1], unit_rows.shape[0]) + 1)
     if start is not None:
         _resume(active, start.rows, start.multipliers)
     elif isinstance(unit_rows, Tensor) and (guess := tight_rows(unit_rows, signs, g, enough)) is not None:
         _resume(active, *guess)
+    begun = bool(active.count.any())
+    found = _searched(unit_rows, signs, g, active, enough)
+    if begun:
+        off = found.violation > _OFF * torch.linalg.vector_norm(g, dim=1)
+        again = torch.nonzero(off & (torch.linalg.vector_norm(found.point, dim=1) > enough)).flatten()
+        if again.numel() and not deadline.over():
+            nothing = _Active.empty(g[again], active.row.shape[1])
+            found = found.replaced(again, _searched(unit_rows, signs[again], g[again], nothing, enough))
+    return found
+
+
+def _searched(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, active: _Active, enough: float) -> Projection:
+    """From the rows that are ``active``.  Some that depend on others, as rows of whole numbers often do, may fill it up
+    for good; from none on that does not happen: a row that joins is violated where the others are met."""
+    B, p = g.shape
+    width = active.row.shape[1]
     size, everyone = torch.linalg.vector_norm(g, dim=1), torch.arange(B, device=g.device)
     u = _settle(unit_rows, signs, g, active, everyone)
     open_ = everyone

@@ -30,9 +30,22 @@ class Recall:
     def __init__(self, gates: int, whole: Recall | None = None, chosen: Tensor | None = None):
         self._gates, self._whole, self._chosen = gates, whole or self, chosen
         self._kept: _Kept | None = None
+        self._notes: dict[str, Tensor] = {}
 
     def restrict(self, gates: Tensor) -> Recall:
         return Recall(self._gates, self._whole, gates if self._chosen is None else self._chosen[gates])
+
+    def note(self, name: str) -> Tensor | None:
+        """What was last written down under this name for its gates, (B, …); zeros for those that nothing was for."""
+        notes = self._whole._notes.get(name)
+        return None if notes is None else notes[self._here(notes)]
+
+    def write(self, name: str, values: Tensor) -> None:
+        """``values`` (B, …) for its gates, in place of what was there."""
+        notes = self._whole._notes.get(name)
+        if notes is None or notes.shape[1:] != values.shape[1:]:
+            notes = self._whole._notes[name] = values.new_zeros(self._gates, *values.shape[1:])
+        notes[self._here(notes)] = values
 
     def basis(self, G: Tensor, own: Tensor, most: Tensor) -> Tensor:
         """The directions (B, r, c) of v in each gate's last search, where no more than ``most`` (B,) of G (B, p, c) is

@@ -1,12 +1,15 @@
 """An upper bound of cone-constrained PCA: the dual of its copositive relaxation (CP eq. 3, §4.2), pair by pair.
 
-For u with Ku ≥ 0 and rows a, b of K, or non-negative sums of rows, uᵀ(abᵀ)u ≥ 0.  So for any S ≥ 0
+For u with Ku ≥ 0 and a, b of the dual cone, sums of rows of K with weights that are not negative, uᵀ(abᵀ)u ≥ 0.  So
 
-    max ‖Gᵀu‖²  ≤  λ_max(GGᵀ + Σ_m S_m sym(a_m b_mᵀ))      over unit u in the cone,
+    max ‖Gᵀu‖²  ≤  λ_max(GGᵀ + Σ_m S_m sym(a_m b_mᵀ))      over unit u in the cone,    for any pairs and S ≥ 0.
 
-whatever the pairs and S are.  Few pairs matter, no more than a symmetric matrix has entries: those that the
-relaxation's own solution U violates, aᵀUb < 0, join round by round, and those that carry least leave.  The best S of a
-round is a small semidefinite program, solved by a barrier method for many gates at once, at first roughly.
+Cones of many samples are narrow, and a few pairs know it.  At a peak u, GGᵀu = f²u − Σ_i μ_i a_i with μ ≥ 0 on rows a_i
+that hold it back.  With e in the dual cone and the least h_i that has b_i = h_i e − a_i there, too, S_i = 2μ_i/(b_iᵀu)
+makes u an eigenvector, of value f²; across it −S_i a_ia_iᵀ is the larger the narrower the cone, so that often no other
+eigenvalue is beyond f²: the bound is the peak itself.  Where one is, a small semidefinite program has the best S, and
+pairs that its own solution violates join, round by round: to any a the b of the dual cone with the least aᵀUb is
+Proj_K(Ua) − Ua.
 """
 
 from __future__ import annotations
@@ -17,37 +20,27 @@ import torch
 from torch import Tensor
 
 from provenet import batches, deadline
+from provenet.cones.barrier import Pairs, a_step, minimise
 from provenet.cones.base import Table
-from provenet.cones.projection import project
-from provenet.space import Space
+from provenet.cones.projection import Projection, project
 
-_ROUNDS = 24
-_NEW = 2  # times p pairs join in each round
-_STEPS = 80
+_ROUNDS = 12
 _EACH, _MOST_WORK = 10, 3e10  # factorisations of a round, about, and multiply-adds of all rounds
-_MOST_ROWS = 600  # looked at for violated pairs, of each gate
-_SHRINK = 0.1  # of the barrier, each time Newton has caught up with it
-_CAUGHT_UP = 0.5  # Newton's decrement, squared
-_FIRST, _LAST = 1e-2, 1e-8  # accuracy of rounds, of λ_max(GGᵀ)
-_FINER = 0.5  # from round to round; four times that where nothing is violated
+_WIDTHS = 6  # projections that a width takes, at most
+_NONE = 1e-7  # of a unit row: a projection this short is none
+_FLAT = 1e-6  # of a vector: what a centre sees of it, so that it is as good as across
+_FIRST, _LAST, _FINER = 1e-3, 1e-8, 0.1  # accuracy of rounds, of λ_max(GGᵀ), and by how much it falls
 _VIOLATED = 1e-9
-_SORTED = 20.0  # multiply-adds that an entry among the least ones takes to be found
+_SUM, _WEIGHT = "sum of pairs", "its weight"  # what is kept of them for the next time
+_PRODUCTS = 10  # that a projection takes, about
+_CARRIES = 1e-4  # S of a pair that stays, of the largest
 
 
-class Pairs(NamedTuple):
-    """left, right (B, M, p): two rows each; zeros fill up.  weight (B, M): what their rounding is in proportion to."""
+class _Vectors(NamedTuple):
+    """Vectors (…, p) of the dual cones, of unit length or zero, and what their rounding is in proportion to (…)."""
 
-    left: Tensor
-    right: Tensor
+    at: Tensor
     weight: Tensor
-
-    def select(self, gates: Tensor) -> Pairs:
-        return Pairs(*(part[gates] for part in self))
-
-    def total(self, S: Tensor) -> Tensor:
-        """Σ_m S_m sym(a_m b_mᵀ), (B, p, p) for S (B, M)."""
-        half = torch.bmm((self.left * S[:, :, None]).mT, self.right)
-        return 0.5 * (half + half.mT)
 
 
 def relaxed(cones: Table, G: Tensor, u: Tensor, target: Tensor) -> Tensor:
@@ -57,166 +50,181 @@ def relaxed(cones: Table, G: Tensor, u: Tensor, target: Tensor) -> Tensor:
     eps = torch.finfo(G.dtype).eps
     depth = 8 * (sum(G.shape[1:]) + cones.rows.shape[0] + 4) * eps  # of a sum of products of these lengths
     best = torch.full_like(size, 1 + depth)
-    open_ = torch.nonzero(best > goal).flatten()
-    p, first = G.shape[1], min(G.shape[1] + 4, cones.rows.shape[0])
-    if open_.numel() == 0 or _work(len(open_), first) > _MOST_WORK or not deadline.affords(len(G) * _a_step(first, p)):
-        return (best * size).sqrt() * (1 + 4 * eps)
+    p = G.shape[1]
     unit = torch.bmm(G, G.mT) / size[:, None, None]
-    near, weight = _next_to(cones, u)
-    pairs = _first_pairs(cones, unit, u, near, weight)
-    accuracy = torch.full_like(best, _FIRST)
-    pairs = pairs.select(open_)
-    work = 0.0
-    for _ in range(_ROUNDS):
-        count, width = pairs.weight.shape
-        work += _work(count, width)
-        if count == 0 or work > _MOST_WORK or not deadline.affords(count * _a_step(width, p)):
-            break
-        value, S, U = _minimise(unit[open_], pairs, goal[open_], accuracy[open_])
-        best[open_] = torch.minimum(best[open_], value + depth * (1 + (S * pairs.weight).sum(1)))
-        if not deadline.affords(count * _a_search(cones, p)):
-            break
-        more, violated = _violated(cones.restrict(open_), U, near[open_], weight[open_])
-        going = (violated | (accuracy[open_] > _LAST)) & (best[open_] > goal[open_])
-        accuracy[open_] = accuracy[open_] * torch.where(violated, _FINER, _FINER**4)
-        open_, pairs = open_[going], _joined(pairs, S, more).select(going)
+    best = torch.minimum(best, _remembered(cones, unit, depth))
+    open_ = torch.nonzero(best > goal).flatten()
+    if open_.numel() and deadline.affords(len(open_) * a_step(2 * p, p)):
+        found = _Rounds(cones.restrict(open_), unit[open_], u[open_], goal[open_], depth).bound()
+        best[open_] = torch.minimum(best[open_], found)
     return (best.clamp_min(0) * size).sqrt() * (1 + 4 * eps)
 
 
-def _work(gates: int, pairs: int) -> float:
-    """Multiply-adds of a round, about."""
-    return _EACH * gates * float(pairs) ** 3
+def _remembered(cones: Table, R: Tensor, depth: float) -> Tensor:
+    """Squares (B,) of what Σ S sym(abᵀ) of the last time proves for R (B, p, p); infinite where there is none."""
+    total, weight = (None if cones.recall is None else cones.recall.note(name) for name in (_SUM, _WEIGHT))
+    if total is None or weight is None:
+        return torch.full_like(R[:, 0, 0], torch.inf)
+    top = torch.linalg.eigvalsh(R + total)[:, -1] + depth * (1 + weight)
+    return torch.where(weight > 0, top, torch.inf)
 
 
-def _a_step(pairs: int, p: int) -> float:
-    """Multiply-adds of a step of Newton's in one gate, eigenvalues counted as what they take."""
-    return pairs**3 / 3 + 4.0 * pairs * p * p + 5.0 * p**3
+class _Rounds:
+    """Of gates that are open (B,): R (B, p, p) of norm one, peaks u (B, p), squares of bounds that suffice (B,).
+
+    best (B,): squares of the upper bounds so far; total (B, p, p), weight (B,): Σ S sym(abᵀ) and Σ S·weight there."""
+
+    def __init__(self, cones: Table, R: Tensor, u: Tensor, goal: Tensor, depth: float):
+        self.cones, self.R, self.u, self.goal, self.depth = cones, R, u, goal, depth
+        self.centre = _next_to(cones, cones.inside)
+        self.best = torch.full_like(goal, 1 + depth)
+        self.total, self.weight = torch.zeros_like(R), torch.zeros_like(goal)
+
+    def bound(self) -> Tensor:
+        """Squares (B,) of upper bounds."""
+        rows, pairs, S = self._at_peaks()
+        open_ = torch.arange(len(self.goal), device=self.goal.device)
+        open_ = open_[self._proves(pairs, S, open_)]
+        linear = Pairs(*self._with_centre(rows))
+        pairs, S = pairs.joined(linear).select(open_), torch.cat([S, torch.zeros_like(S)], dim=1)[open_]
+        work, accuracy = 0.0, _FIRST
+        for _ in range(_ROUNDS):
+            count, width, p = pairs.left.shape
+            work += _EACH * count * float(width) ** 3
+            if count == 0 or work > _MOST_WORK or not deadline.affords(count * a_step(width, p)):
+                break
+            wanted = torch.full_like(self.goal[open_], accuracy)
+            _, S, U = minimise(self.R[open_], pairs, S, self.goal[open_], wanted)
+            going = self._proves(pairs, S, open_)
+            open_, pairs, S, U = open_[going], pairs.select(going), S[going], U[going]
+            if len(open_) == 0 or not deadline.affords(len(open_) * self._a_search(rows)):
+                break
+            more, violated = self._violated(open_, U, _Vectors(rows.at[open_], rows.weight[open_]))
+            if accuracy <= _LAST:
+                open_, pairs, S, more = open_[violated], pairs.select(violated), S[violated], more.select(violated)
+            accuracy = max(accuracy * _FINER, _LAST)
+            pairs, S = _joined(pairs, S, more)
+        if self.cones.recall is not None:
+            self.cones.recall.write(_SUM, self.total)
+            self.cones.recall.write(_WEIGHT, self.weight)
+        return self.best
+
+    def _proves(self, pairs: Pairs, S: Tensor, gates: Tensor) -> Tensor:
+        """What S (B', M) proves for some gates, rounding included, is kept where it is better; whether it is not yet
+        enough (B',)."""
+        total, weight = pairs.total(S), (S * pairs.weight).sum(1)
+        value = torch.linalg.eigvalsh(self.R[gates] + total)[:, -1] + self.depth * (1 + weight)
+        better = value < self.best[gates]
+        at = gates[better]
+        self.best[at], self.total[at], self.weight[at] = value[better], total[better], weight[better]
+        return self.best[gates] > self.goal[gates]
+
+    def _at_peaks(self) -> tuple[_Vectors, Pairs, Tensor]:
+        """The rows that hold the peaks back, (B, m, p), each with its width, and the S (B, m) that makes the peaks
+        eigenvectors."""
+        cones, u = self.cones, self.u
+        held = project(cones.rows, cones.signs, torch.bmm(self.R, u[:, :, None]).squeeze(2))
+        many = max(int((held.multipliers > 0).sum(1).max()), 1)
+        force, order = torch.topk(held.multipliers, many, dim=1)
+        row = torch.gather(held.rows, 1, order)
+        used = (force > 0).to(u.dtype)
+        at = cones.rows[row] * (torch.gather(cones.signs, 1, row) * used)[:, :, None]
+        rows = _Vectors(at, used)
+        across = self._widths(rows)
+        pairs = Pairs(at, across.at, across.weight * used)
+        reach = (across.at * u[:, None]).sum(2)
+        S = torch.where(reach > _FLAT, 2 * force / reach.clamp_min(_FLAT), 0.0)
+        return rows, pairs, S
+
+    def _widths(self, rows: _Vectors) -> _Vectors:
+        """To each row a the vector h·e − a of the dual cone, with h little more than has to be.
+
+        h is the largest aᵀw/eᵀw over w of the cone; Proj_K(a − he) is a w with a larger one, while there is one."""
+        gate, slot = torch.nonzero(rows.weight > 0, as_tuple=True)
+        a, e, signs = rows.at[gate, slot], self.centre.at[gate], self.cones.signs[gate]
+        inside = self.cones.inside[gate]
+        h = (a * inside).sum(1) / (e * inside).sum(1).clamp_min(_FLAT)
+        point, weight = torch.zeros_like(a), torch.zeros_like(h)
+        left, last = torch.arange(len(a), device=a.device), None
+        for _ in range(_WIDTHS):
+            g = a[left] - h[left, None] * e[left]
+            last = project(self.cones.rows, signs[left], g, last, enough=_NONE)
+            point[left], weight[left] = last.point - g, torch.linalg.vector_norm(g, dim=1) + last.multipliers.sum(1)
+            height = (e[left] * last.point).sum(1)
+            wider = (a[left] * last.point).sum(1) / height.clamp_min(1e-300)
+            length = torch.linalg.vector_norm(last.point, dim=1)
+            more = (length > _NONE) & (height > _FLAT * length) & (wider > h[left])
+            left, last = left[more], last.select(more)
+            if left.numel() == 0 or deadline.over():
+                break
+            h[left] = wider[more]
+        found = _Vectors(torch.zeros_like(rows.at), torch.zeros_like(rows.weight))
+        found.at[gate, slot], found.weight[gate, slot] = _unit(point, weight)
+        return found
+
+    def _with_centre(self, rows: _Vectors) -> tuple[Tensor, Tensor, Tensor]:
+        centre = self.centre.at[:, None].expand_as(rows.at)
+        return rows.at, centre, rows.weight * self.centre.weight[:, None]
+
+    def _a_search(self, rows: _Vectors) -> float:
+        """Multiply-adds of looking for violated pairs in one gate: projections, each a few products with all rows."""
+        return 2.0 * _PRODUCTS * (rows.at.shape[1] + 1) * self.cones.rows.numel()
+
+    def _violated(self, gates: Tensor, U: Tensor, rows: _Vectors) -> tuple[Pairs, Tensor]:
+        """For U (B', p, p) of these gates: to their rows and centres the b with the least aᵀUb, and to those once more;
+        and whether any is negative (B',)."""
+        centre = _Vectors(self.centre.at[gates, None], self.centre.weight[gates, None])
+        first = _Vectors(*(torch.cat(both, dim=1) for both in zip(rows, centre, strict=True)))
+        second, one = self._partners(gates, U, first)
+        third, two = self._partners(gates, U, second)
+        left = torch.cat([first.at, third.at], dim=1) * torch.cat([one, two], dim=1)[:, :, None]
+        right = torch.cat([second.at, second.at], dim=1)
+        weight = torch.cat([first.weight * second.weight, third.weight * second.weight], dim=1)
+        return Pairs(left, right, weight), one.any(1)
+
+    def _partners(self, gates: Tensor, U: Tensor, some: _Vectors) -> tuple[_Vectors, Tensor]:
+        """To a (B', m, p) the b of the dual cone with the least aᵀUb, and whether that is negative (B', m)."""
+        B, m, p = some.at.shape
+        pull = _unit(torch.bmm(some.at, U).flatten(0, 1), some.weight.flatten())[0]
+        found = _in_parts(self.cones, gates.repeat_interleave(m), pull)
+        b = _Vectors(*_unit(found.point - pull, 1 + found.multipliers.sum(1)))
+        negative = (b.at * pull).sum(1).view(B, m) < -_VIOLATED
+        b = _Vectors(b.at.view(B, m, p) * negative[:, :, None], b.weight.view(B, m) * negative)
+        return b, negative
 
 
-def _a_search(cones: Table, p: int) -> float:
-    """Multiply-adds of looking for violated pairs in one gate, sorting counted as what it takes."""
-    return min(cones.rows.shape[0], _MOST_ROWS) ** 2 * (p + _SORTED)
+def _in_parts(cones: Table, gate: Tensor, g: Tensor) -> Projection:
+    """Projections of g (Q, p) on the cones of their gates, as many at a time as fit."""
+    parts = torch.arange(len(g), device=g.device).split(batches.count(cones.rows.shape[0], batches.BLOCK))
+    found = [project(cones.rows, cones.signs[gate[some]], g[some]) for some in parts]
+    joined = found[0]
+    for other in found[1:]:
+        joined = joined.joined(other)
+    return joined
 
 
-def _next_to(cones: Table, u: Tensor) -> tuple[Tensor, Tensor]:
-    """Kᵀλ, λ ≥ 0, the point (B, p) of the dual cone next to u, and what its rounding is in proportion to (B,)."""
+def _unit(vectors: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Vectors (Q, p) of unit length and their weights (Q,) in proportion; both zero where there is next to nothing."""
+    length = torch.linalg.vector_norm(vectors, dim=1)
+    real = length > _VIOLATED
+    scale = torch.where(real, length.clamp_min(_VIOLATED).reciprocal(), 0.0)
+    return vectors * scale[:, None], weight * scale
+
+
+def _next_to(cones: Table, u: Tensor) -> _Vectors:
+    """Kᵀλ, λ ≥ 0, the points (B, p) of the dual cones next to u; in narrow cones that is u."""
     found = project(cones.rows, cones.signs, -u)  # −u + Kᵀλ
-    return found.point + u, 1 + found.multipliers.sum(1)
+    return _Vectors(*_unit(found.point + u, 1 + found.multipliers.sum(1)))
 
 
-def _first_pairs(cones: Table, R: Tensor, u: Tensor, near: Tensor, weight: Tensor) -> Pairs:
-    """The rows that hold u back, and those next to tight, each with the sum of rows next to u.
-
-    At a maximum GGᵀu = λu − Σ_a μ_a a, and S = μ_a on the pairs (a, u) makes u an eigenvector of the sum.
-    """
-    slack = (u @ cones.rows.T) * cones.signs
-    held = project(cones.rows, cones.signs, torch.bmm(R, u[:, :, None]).squeeze(2))
-    slack.scatter_add_(1, held.rows, -held.multipliers)
-    slack.masked_fill_(torch.linalg.vector_norm(cones.rows, dim=1) == 0, torch.inf)
-    few = min(u.shape[1] + 4, cones.rows.shape[0])
-    chosen = torch.topk(slack, few, dim=1, largest=False).indices
-    left = cones.rows[chosen] * torch.gather(cones.signs, 1, chosen)[:, :, None]
-    return Pairs(left, near[:, None].expand_as(left), weight[:, None].expand(-1, few))
-
-
-def _violated(cones: Table, U: Tensor, near: Tensor, weight: Tensor) -> tuple[Pairs, Tensor]:
-    """The pairs of the most negative aᵀUb, about p a gate, for U (B, p, p); and whether there are any (B,)."""
-    B, p, _ = U.shape
-    N = min(cones.rows.shape[0], _MOST_ROWS) + 1
-    together = batches.count(N * N, batches.BLOCK)
-    if together < B:
-        parts = torch.arange(B, device=U.device).split(together)
-        found = [_violated(cones.restrict(some), U[some], near[some], weight[some]) for some in parts]
-        joined = Pairs(*(torch.cat(part) for part in zip(*(pairs for pairs, _ in found), strict=True)))
-        return joined, torch.cat([any_ for _, any_ in found])
-    rows = torch.cat([_extreme_rows(cones, U), near[:, None]], dim=1)
-    weights = U.new_ones(B, rows.shape[1])
-    weights[:, -1] = weight
-    entries = torch.bmm(torch.bmm(rows, U), rows.mT).triu_(1).flatten(1)
-    value, place = torch.topk(entries, min(_NEW * p, entries.shape[1]), dim=1, largest=False)
-    a, b = place // rows.shape[1], place % rows.shape[1]
-    b_of = torch.arange(B, device=U.device)[:, None]
-    negative = value < -_VIOLATED
-    alive = negative[:, :, None]
-    return Pairs(rows[b_of, a] * alive, rows[b_of, b] * alive, weights[b_of, a] * weights[b_of, b]), negative.any(1)
-
-
-def _extreme_rows(cones: Table, U: Tensor) -> Tensor:
-    """Signed rows (B, m, p): all, or those furthest to either side of U's top eigenvector."""
-    if cones.rows.shape[0] <= _MOST_ROWS:
-        return cones.rows * cones.signs[:, :, None]
-    top = torch.linalg.eigh(U)[1][:, :, -1]
-    order = torch.argsort((top @ cones.rows.T) * cones.signs, dim=1)
-    chosen = torch.cat([order[:, : _MOST_ROWS // 2], order[:, -(_MOST_ROWS // 2) :]], dim=1)
-    return cones.rows[chosen] * torch.gather(cones.signs, 1, chosen)[:, :, None]
-
-
-def _joined(pairs: Pairs, S: Tensor, more: Pairs) -> Pairs:
-    """The pairs that carry most, as many as a symmetric matrix has entries, and ``more``."""
-    p = pairs.left.shape[2]
-    kept = torch.topk(S * pairs.weight, min(p * (p + 1) // 2, S.shape[1]), dim=1).indices
-    sides = (torch.gather(side, 1, kept[:, :, None].expand(-1, -1, p)) for side in pairs[:2])
-    old = (*sides, torch.gather(pairs.weight, 1, kept))
-    return Pairs(*(torch.cat(both, dim=1) for both in zip(old, more, strict=True)))
-
-
-def _minimise(R: Tensor, pairs: Pairs, goal: Tensor, accuracy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """min λ_max(R + Σ S_m sym(a_m b_mᵀ)) over S ≥ 0, for R (B, p, p) of norm one, down to ``goal`` or so accurately.
-
-    Newton on t/μ − logdet(tI − R − …) − Σ log S_m while μ falls.  Returns the value (B,), an upper bound at any S, the
-    S (B, M) there, and the relaxation's own U (B, p, p), of trace one.
-    """
-    B, p = R.shape[:2]
-    M = pairs.left.shape[1]
-    S = R.new_full((B, M), 0.01)
-    eye = Space.of(R).eye(p)
-    everyone = torch.arange(B, device=R.device)
-    best = torch.linalg.eigvalsh(R + pairs.total(S))[:, -1]
-    at, U, t = S.clone(), torch.zeros_like(R), best + 1.0
-    mu, left = R.new_ones(B), everyone
-    real = (pairs.left.abs().amax(2) > 0).to(R.dtype)  # what fills up has no barrier: it would run away
-    for _ in range(_STEPS):
-        own = pairs.select(left)
-        W = torch.linalg.inv(t[left, None, None] * eye - R[left] - own.total(S[left]))
-        LW, RW = torch.bmm(own.left, W), torch.bmm(own.right, W)
-        cross = torch.bmm(LW, own.right.mT)
-        by_t, by_S = 1 / mu[left] - W.diagonal(dim1=1, dim2=2).sum(1), (LW * own.right).sum(2) - real[left] / S[left]
-        slope = torch.cat([by_t[:, None], by_S], dim=1)
-        hessian = S.new_empty(len(left), M + 1, M + 1)
-        hessian[:, 0, 0] = W.square().sum(dim=(1, 2))
-        hessian[:, 0, 1:] = hessian[:, 1:, 0] = -(LW * RW).sum(2)
-        hessian[:, 1:, 1:] = 0.5 * (torch.bmm(LW, own.left.mT) * torch.bmm(RW, own.right.mT) + cross * cross.mT)
-        hessian.diagonal(dim1=1, dim2=2)[:, 1:].add_(S[left].square().reciprocal())
-        scale = hessian.diagonal(dim1=1, dim2=2).sqrt()
-        hessian = hessian / scale[:, :, None] / scale[:, None, :]
-        hessian.diagonal(dim1=1, dim2=2).add_(1e-13)
-        factor, failed = torch.linalg.cholesky_ex(hessian)
-        step = -torch.cholesky_solve((slope / scale)[:, :, None], factor).squeeze(2) / scale
-        step = torch.where((failed == 0)[:, None], step, 0.0)
-        decrement = -(step * slope).sum(1).clamp_max(0)
-        length = _lengths(R[left], own, S[left], t[left], step, decrement)
-        S[left] = (S[left] + length[:, None] * step[:, 1:]).clamp_min(1e-300)
-        t[left] = t[left] + length * step[:, 0]
-        U[left] = W / W.diagonal(dim1=1, dim2=2).sum(1)[:, None, None]
-        values = torch.linalg.eigvalsh(R[left] + own.total(S[left]))[:, -1]
-        better = values < best[left]
-        best[left] = torch.where(better, values, best[left])
-        at[left] = torch.where(better[:, None], S[left], at[left])
-        t[left] = torch.maximum(t[left], values + 1e-15)
-        mu[left] = torch.where(decrement < _CAUGHT_UP, _SHRINK * mu[left], mu[left])
-        left = left[(best[left] > goal[left]) & (failed == 0) & (mu[left] * (M + p) > accuracy[left])]
-        if left.numel() == 0 or not deadline.affords(left.numel() * _a_step(M, p)):
-            break
-    return best, at * real, U
-
-
-def _lengths(R: Tensor, pairs: Pairs, S: Tensor, t: Tensor, step: Tensor, decrement: Tensor) -> Tensor:
-    """How far a step may go (B,): as far as self-concordance allows, and boldly where that stays inside."""
-    length = torch.where(decrement < 0.05, 1.0, 1 / (1 + decrement.sqrt()))
-    longer = (0.9 / (-step[:, 1:] / S).amax(1).clamp_min(1e-300)).clamp_max(1.0)
-    eye = Space.of(R).eye(R.shape[1])
-    for trial in (longer, 0.5 * longer):
-        slack = (t + trial * step[:, 0])[:, None, None] * eye - R - pairs.total(S + trial[:, None] * step[:, 1:])
-        fits = (torch.linalg.cholesky_ex(slack).info == 0) & (trial > length)
-        length = torch.where(fits, trial, length)
-    return length
+def _joined(pairs: Pairs, S: Tensor, more: Pairs) -> tuple[Pairs, Tensor]:
+    """The pairs that carry most, no more than a symmetric matrix has entries, and all of ``more``; with their S."""
+    count, _, p = pairs.left.shape
+    if count == 0:
+        return pairs, S
+    carried = S * (_CARRIES * S.amax(1, keepdim=True) < S)
+    many = max(min(int((carried > 0).sum(1).max()), p * (p + 1) // 2), 1)
+    kept, index = torch.topk(carried, many, dim=1)
+    old = pairs.chosen(index)
+    old = Pairs(old.left * (kept > 0)[:, :, None], old.right, old.weight)
+    return old.joined(more), torch.cat([kept, S.new_zeros(count, more.weight.shape[1])], dim=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provenet.data.arrays import read_arrays
+from provenet.data.cells import like_identifiers
+from provenet.data.mixed import Asked, Preparation
 from provenet.data.table import UNNAMED, ColumnError, Table, listed, read_table
 
 _MOST_CLASSES = 20  # a column with more distinct whole numbers than this is taken for a measurement
@@ -28,6 +30,7 @@ class Dataset:
     source: Source
     mask: NDArray[Any] | None = None
     read: str = ""  # which rows and columns of a table these are, in words
+    notes: tuple[str, ...] = ()  # what a person should know of them
 
     def split(self, share: float, seed: int) -> tuple[Dataset, Dataset]:
         """(to train on, to judge by): the same rows for the same targets, share and seed."""
@@ -47,13 +50,22 @@ class Source:
     features: tuple[str, ...]
     targets: tuple[str, ...]
     weight: str | None = None
+    prepared: Preparation | None = None  # what is done to features that are not all numbers
+
+    @property
+    def names(self) -> list[str]:
+        """Of the columns of X."""
+        return list(self.features) if self.prepared is None else self.prepared.names
 
     def to_dict(self) -> dict[str, Any]:
-        return {"features": list(self.features), "targets": list(self.targets), "weight": self.weight}
+        told = {"features": list(self.features), "targets": list(self.targets), "weight": self.weight}
+        return told if self.prepared is None else told | {"prepared": self.prepared.to_dict()}
 
     @staticmethod
     def from_dict(saved: Any) -> Source:
-        return Source(tuple(saved["features"]), tuple(saved["targets"]), saved.get("weight"))
+        prepared = saved.get("prepared")
+        prepared = None if prepared is None else Preparation.from_dict(prepared)
+        return Source(tuple(saved["features"]), tuple(saved["targets"]), saved.get("weight"), prepared)
 
 
 def split_rows(y: Any, share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -74,6 +86,8 @@ def load_dataset(
     header: bool | None = None,
     tokens: int | None = None,
     image: Sequence[int] | None = None,
+    asked: Asked = Asked(),  # noqa: B008  # a tuple
+    fit_rows: Callable[[int], NDArray[np.intp]] = np.arange,
 ) -> Dataset:
     """A dataset to train on.
 
@@ -81,30 +95,26 @@ def load_dataset(
     but the targets, the ``weight`` column and those of ``drop`` if not given.  ``task``: "classification" keeps labels
     as they are, "regression" reads numbers, "auto" reads what is there.  NPZ files hold arrays X and y, or another key
     for y in ``targets``, and may hold a ``mask`` of tokens.  ``tokens``: read each row as so many tokens, one after the
-    other; ``image``: as an image of this shape (channels, …).  ColumnError for columns that are not there and shapes
-    that do not fit, ValueError for contents that are no data.
+    other; ``image``: as an image of this shape (channels, …).  ``asked``: what may be done to columns that are not all
+    numbers; it is learnt of the rows that ``fit_rows`` names, of how many there are.  ColumnError for columns that are
+    not there and shapes that do not fit, ValueError for contents that are no data.
     """
     path = Path(path)
     if path.suffix.lower() == ".npz":
+        if any(asked):
+            raise ColumnError(f"{path}: an NPZ file has numbers only; nothing is filled or encoded.")
         data = _load_npz(path, targets, weight, features, drop)
     else:
-        data = _load_table(path, targets, features, drop, weight, task, header)
+        table = read_table(path, header)
+        source = chosen_columns(table, targets, features, drop, weight)
+        if any(asked):
+            prepared = Preparation.fit(table, source.features, asked, fit_rows(table.n_rows))
+            source = replace(source, prepared=prepared)
+        data = _from_table(table, source, task)
+        data = replace(data, notes=(*data.notes, *_notes_of_identifiers(table, source.features)))
     if tokens is not None:
         return replace(data, X=_as_tokens(path, data.X, tokens))
     return data if image is None else replace(data, X=_shaped(path, data.X, tuple(image)))
-
-
-def _load_table(
-    path: Path,
-    targets: Sequence[str],
-    features: Sequence[str],
-    drop: Sequence[str],
-    weight: str | None,
-    task: str,
-    header: bool | None,
-) -> Dataset:
-    table = read_table(path, header)
-    return _from_table(table, chosen_columns(table, targets, features, drop, weight), task)
 
 
 def chosen_columns(
@@ -117,8 +127,8 @@ def chosen_columns(
     named = [table.resolve(name) for name in targets]
     weighed = None if weight is None else table.resolve(weight)
     left_out = {*named, weighed, *(table.resolve(name) for name in drop)}
-    if UNNAMED in table.columns and _counts_rows(table.columns[UNNAMED]):
-        left_out.add(UNNAMED)  # numbers of rows, as pandas and R write them, say nothing of a row
+    if UNNAMED in table.columns and like_identifiers(table.columns[UNNAMED], fewest=1):
+        left_out.add(UNNAMED)  # numbers or names of rows, as pandas and R write them, say nothing of a row
     used = [table.resolve(name) for name in features] or [name for name in table.columns if name not in left_out]
     overlap = sorted(set(used) & {*named, weighed})
     if overlap:
@@ -128,12 +138,14 @@ def chosen_columns(
     return Source(tuple(used), tuple(named), weighed)
 
 
-def _counts_rows(column: NDArray[Any]) -> bool:
-    try:
-        numbers = column.astype(np.float64)
-    except (TypeError, ValueError):
-        return False
-    return numbers.size > 0 and bool((np.diff(numbers) == 1).all())
+def _notes_of_identifiers(table: Table, features: Sequence[str]) -> list[str]:
+    found = {name: like_identifiers(table.columns[name]) for name in features}
+    return [
+        f"column {name!r} has another {kind} in every row, as identifiers do, which say nothing of new rows; if it is "
+        f"one, leave it out (--drop {name})."
+        for name, kind in found.items()
+        if kind
+    ]
 
 
 def load_like(
@@ -162,8 +174,8 @@ def _load_like(path: Path, source: Source, with_targets: bool, task: str, header
         return _from_arrays(path, arrays, Source(source.features, targets, source.weight if with_targets else None))
     table = read_table(path, header)
     if not with_targets and not table.named and len(table.columns) == len(source.features):
-        source = Source(tuple(table.columns), ())
-    wanted = source if with_targets else Source(source.features, ())
+        table = replace(table, columns=dict(zip(source.features, table.columns.values(), strict=True)))
+    wanted = source if with_targets else replace(source, targets=(), weight=None)
     for name in (*wanted.features, *wanted.targets, *((wanted.weight,) if wanted.weight else ())):
         if name not in table.columns:
             raise ColumnError(
@@ -189,8 +201,9 @@ def guess_task(y: NDArray[Any], tokens: bool = False) -> str:
 
 
 def _from_table(table: Table, source: Source, task: str) -> Dataset:
+    X, notes = (table.matrix(source.features), []) if source.prepared is None else source.prepared.apply(table)
     y, weight = targets_of(table, source, task)
-    return Dataset(table.matrix(source.features), y, weight, source, read=told(table, source))
+    return Dataset(X, y, weight, source, read=told(table, source), notes=tuple(notes))
 
 
 def targets_of(table: Table, source: Source, task: str) -> tuple[NDArray[Any] | None, NDArray[np.float64] | None]:
@@ -209,7 +222,8 @@ def told(table: Table, source: Source) -> str:
     names = "with names" if table.named else "without names"
     rows = f"{table.n_rows} rows ({table.line_word}s {table.lines[0]} to {table.lines[-1]}, {names})"
     target = f", target {listed(source.targets, 6)}" if source.targets else ""
-    return f"{rows}, {len(source.features)} features ({listed(source.features, 6)}){target}"
+    made = "" if source.prepared is None else f" → {len(source.names)} numbers"
+    return f"{rows}, {len(source.features)} features ({listed(source.features, 6)}){made}{target}"
 
 
 def _load_npz(path: Path, targets: Sequence[str], weight: str | None, *columns: Sequence[str]) -> Dataset:

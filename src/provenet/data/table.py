@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provenet.data.arrays import read_array
+from provenet.data.cells import as_numbers, is_date, is_missing, is_number
 from provenet.files import check_regular
 from provenet.memory import check_fits
 
@@ -25,7 +26,6 @@ _WRONG_SHOWN = 12
 _DECIMAL_COMMA = re.compile(r"^\s*[+-]?\d*,?\d+([eE][+-]?\d+)?\s*$")
 _OF_TEXT = 12  # bytes in memory for each of a CSV file: cells are Python's strings until they are numbers
 _DELIMITERS = (",", "\t", ";")
-_MISSING = {"", "na", "n/a", "nan", "null", "none", "?"}
 
 
 class ColumnError(ValueError):
@@ -56,23 +56,43 @@ class Table:
         except (ValueError, IndexError):
             raise ColumnError(f"{self.path}: there is no column {name!r}; it has {listed(names)}.") from None
 
-    def numbers(self, name: str) -> NDArray[np.float64]:
-        """A column of finite numbers, (n,)."""
+    def numbers(self, name: str, missing: bool = False) -> NDArray[np.float64]:
+        """A column of finite numbers, (n,), truths as ones; with ``missing``, nan where there is none."""
         values = self.columns[name]
-        numbers = values.astype(np.float64) if values.dtype.kind in "biuf" else self._parse(name, values)
-        bad = np.flatnonzero(~np.isfinite(numbers))
+        numbers = values.astype(np.float64) if values.dtype.kind in "biuf" else self._parse(name, values, missing)
+        bad = np.flatnonzero(np.isinf(numbers) if missing else ~np.isfinite(numbers))
         if bad.size:
             raise ValueError(
-                f"{self._place(name, bad[0])}: the value is missing or not finite; fill it or drop the row."
+                f"{self._place(name, bad[0])}: the value is missing or not finite; fill it (--impute) or drop the row."
             )
         return numbers
 
+    def words(self, name: str, missing: bool = False) -> NDArray[Any]:
+        """A column of categories as text, (n,); with ``missing``, None where there is none."""
+        words = np.array([None if is_missing(v) else str(v).strip() for v in self.columns[name]] + [None], dtype=object)
+        gaps = [i for i, word in enumerate(words[:-1]) if word is None]
+        if gaps and not missing:
+            raise ValueError(f"{self._place(name, gaps[0])}: the value is missing; fill it (--impute) or drop the row.")
+        return words[:-1]
+
+    def has_words(self, name: str) -> bool:
+        """Whether entries are neither numbers nor truths nor dates: categories."""
+        values = self.columns[name]
+        if values.dtype.kind in "biuf":
+            return False
+        present = [value for value in values if not is_missing(value)]
+        return bool(present) and as_numbers(present) is None and not all(is_date(value) for value in present)
+
     def matrix(self, names: Sequence[str]) -> NDArray[np.float64]:
         """Columns of finite numbers, (n, columns); ValueError names all that are not, at once."""
+        return np.stack(self.columns_of_numbers(names), axis=1)
+
+    def columns_of_numbers(self, names: Sequence[str], missing: bool = False) -> list[NDArray[np.float64]]:
+        """Each as `numbers` has it; ValueError names all that are none, at once."""
         found, wrong = [], []
         for name in names:
             try:
-                found.append(self.numbers(name))
+                found.append(self.numbers(name, missing))
             except ValueError as error:
                 wrong.append(error)
         if len(wrong) == 1:
@@ -82,9 +102,9 @@ class Table:
             more = "; …" if len(wrong) > _WRONG_SHOWN else ""
             raise ValueError(
                 f"{self.path}: {len(wrong)} of {len(names)} columns are not all numbers: {'; '.join(each)}{more}. "
-                "Fill or encode them, or leave them out."
+                "Fill (--impute) or encode them (--one-hot), or leave them out (--drop)."
             )
-        return np.stack(found, axis=1)
+        return found
 
     def labels(self, name: str) -> NDArray[Any]:
         """A column of labels, (n,): whole numbers and booleans as such, other things as text."""
@@ -95,7 +115,7 @@ class Table:
             numbers = self.numbers(name)
             whole = np.abs(numbers).max() < 2**53 and bool((numbers == np.round(numbers)).all())
             return numbers.astype(np.int64) if whole else numbers
-        missing = [i for i, value in enumerate(values) if _is_missing(value)]
+        missing = [i for i, value in enumerate(values) if is_missing(value)]
         if missing:
             raise ValueError(f"{self._place(name, missing[0])}: the label is missing; fill it or drop the row.")
         return np.array([str(value) for value in values])
@@ -105,27 +125,39 @@ class Table:
         values = self.columns[name]
         if values.dtype.kind in "biuf":
             return True
-        present = [value for value in values if not _is_missing(value)]
+        present = [value for value in values if not is_missing(value)]
         try:
             np.array(present, dtype=np.float64)
         except (TypeError, ValueError):
             return False
         return bool(present)
 
-    def _parse(self, name: str, values: NDArray[Any]) -> NDArray[np.float64]:
+    def _parse(self, name: str, values: NDArray[Any], missing: bool) -> NDArray[np.float64]:
         try:
             return values.astype(np.float64)
         except (TypeError, ValueError):
-            pass  # find the first that is no number, to name it
-        for i, value in enumerate(values):
-            if _is_missing(value):
-                raise ValueError(f"{self._place(name, i)}: the value is missing; fill it or drop the row.")
-            try:
-                float(value)
-            except (TypeError, ValueError):
+            there = np.array([not is_missing(value) for value in values], dtype=bool)
+        numbers = as_numbers(values[there].tolist()) if missing or there.all() else None
+        if numbers is not None:
+            filled = np.full(len(values), np.nan)
+            filled[there] = numbers
+            return filled
+        truths = as_numbers(values[there].tolist()) is not None
+        for i, value in enumerate(values):  # find the first that is no number, to name it
+            if not there[i]:
+                if missing:
+                    continue
+                raise ValueError(f"{self._place(name, i)}: the value is missing; fill it (--impute) or drop the row.")
+            if is_date(value):
                 raise ValueError(
-                    f"{self._place(name, i)}: {value!r} is not a number; encode the column as numbers or leave it out."
-                ) from None
+                    f"{self._place(name, i)}: {str(value)!r} is a date; make numbers of it (days since a day, the "
+                    "month, the weekday) or leave it out (--drop)."
+                )
+            if not truths and not is_number(value):
+                raise ValueError(
+                    f"{self._place(name, i)}: {value!r} is not a number; encode the column as numbers (--one-hot) or "
+                    "leave it out (--drop)."
+                )
         raise ValueError(f"{self.path}: column {name!r} is not a column of numbers.")
 
     def _place(self, name: str, row: int) -> str:
@@ -176,13 +208,13 @@ def has_names(rows: list[list[str]]) -> bool:
     """Whether the first row is names.  A word above numbers says yes; without one, a number above numbers says no, and
     so does a word that is among those below it."""
     if len(rows) == 1:
-        return not all(_is_number(cell) for cell in rows[0])
+        return not all(is_number(cell) for cell in rows[0])
     data = False
     for first, *below in zip(*rows, strict=True):
-        numbers = all(_is_number(cell) or _is_missing(cell) for cell in below)
-        if numbers and not _is_number(first) and not _is_missing(first):
+        numbers = all(is_number(cell) or is_missing(cell) for cell in below)
+        if numbers and not is_number(first) and not is_missing(first):
             return True
-        data |= _is_number(first) if numbers else first in below
+        data |= is_number(first) if numbers else first in below
     return not data
 
 
@@ -196,7 +228,7 @@ def _with_points(column: tuple[str, ...]) -> tuple[str, ...]:
     """Numbers with decimal commas, in a file where commas do not part fields, with points."""
     if not any("," in cell for cell in column):
         return column
-    if not all(_DECIMAL_COMMA.match(cell) or _is_missing(cell) for cell in column):
+    if not all(_DECIMAL_COMMA.match(cell) or is_missing(cell) for cell in column):
         return column
     return tuple(cell.replace(",", ".") for cell in column)
 
@@ -262,20 +294,6 @@ def _from_matrix(path: Path, matrix: NDArray[Any]) -> Table:
 
 def _delimiter(line: str) -> str:
     return max(_DELIMITERS, key=line.count)
-
-
-def _is_missing(value: Any) -> bool:
-    if value is None or (isinstance(value, float) and np.isnan(value)):
-        return True
-    return isinstance(value, str) and value.strip().lower() in _MISSING
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
 
 
 def listed(names: Iterable[str], most: int = 12) -> str:

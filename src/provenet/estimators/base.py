@@ -33,6 +33,7 @@ from provenet.estimators.beta import Beta, parse_beta
 from provenet.estimators.budget import Budget
 from provenet.estimators.scales import standardizes, warn_of_scales
 from provenet.estimators.settings import OneBeta, Settings
+from provenet.estimators.together import refuse_together
 from provenet.formulation import Wanted, pose
 from provenet.formulation.sharded import goes_in_shards
 from provenet.gates.samplers import NEED_BETA
@@ -167,6 +168,7 @@ class ProvenEstimator(Settings, BaseEstimator):
 
     def _fit_whitening(self, data: TrainingData) -> None:
         if self.whiten:
+            refuse_together("whiten", "Whiten them before.")
             self.whitening_ = Whitening.fit(data.X if data.weight is None else data.X[data.weight > 0])
 
     def _standardizes(self) -> bool:

@@ -14,37 +14,34 @@ _EXAMPLES = {"mean": "5e-4mean", "max": "0.01max"}
 
 @dataclass(frozen=True)
 class Beta:
-    """A weight decay: ``value`` itself, of a sum over samples; of their "mean"; or, "max", that share of β_max, of the
+    """A weight decay: ``value`` itself, of a sum over samples; or of their ``mean``; or that share of β_max, of the
     problem with its gates."""
 
     value: float
-    unit: str = "sum"
-
-    @property
-    def relative(self) -> bool:
-        """Whether it depends on the data."""
-        return self.unit != "sum"
+    relative: bool = False
+    mean: bool = False
 
     @property
     def said(self) -> float | str:
         """As an estimator takes it."""
-        return f"{self.value!r}{self.unit}" if self.relative else self.value
+        unit = "max" if self.relative else "mean" if self.mean else ""
+        return f"{self.value!r}{unit}" if unit else self.value
 
     def scaled(self, part: float) -> Beta:
         """On a part of the samples: losses are sums; a share is one of a β_max that is smaller there by itself."""
-        return self if self.relative else Beta(self.value * part)
+        return self if self.relative or self.mean else Beta(self.value * part)
 
     def of(self, problem: Problem) -> float:
         return self.summed(len(problem.X), lambda: problem.beta_max)
 
     def summed(self, n: int, beta_max: Callable[[], float]) -> float:
         """β of the sum over n samples.  Where β_max is zero the zero network is optimal at every β: any will do."""
-        if self.unit == "max":
+        if self.relative:
             return self.value * (beta_max() or 1.0)
-        return self.value * n if self.unit == "mean" else self.value
+        return self.value * n if self.mean else self.value
 
 
-USUAL = Beta(0.01, "max")  # what gates that look at β are found for, where many β are tried with them
+USUAL = Beta(0.01, relative=True)  # what gates that look at β are found for, where many β are tried with them
 
 
 def parse_beta(said: Any, units: tuple[str, ...] = ("max",)) -> Beta:
@@ -53,7 +50,7 @@ def parse_beta(said: Any, units: tuple[str, ...] = ("max",)) -> Beta:
         check_beta(said)
         return Beta(float(said))
     text = said.strip()
-    unit = next((unit for unit in units if text.endswith(unit)), "sum")
+    unit = next((unit for unit in units if text.endswith(unit)), "")
     try:
         value = float(text.removesuffix(unit))
     except ValueError:
@@ -61,4 +58,4 @@ def parse_beta(said: Any, units: tuple[str, ...] = ("max",)) -> Beta:
         raise ValueError(f"beta: {said!r} is neither a number nor one such as {examples}.") from None
     if not 0 < value < float("inf"):
         raise ValueError(f"beta: it must be a positive, finite number or share, got {said!r}.")
-    return Beta(value, unit)
+    return Beta(value, relative=unit == "max", mean=unit == "mean")

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from scipy.special import expit, log_expit, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 
 from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, read_weights
 from provenet.estimators.search import BetaSearch
 from provenet.estimators.settings import ClassifierSettings, documented
+from provenet.estimators.together import labels_of_all, sums_of_all
 
 
 class _Classifier(ClassifierMixin, ClassifierSettings, ProvenEstimator):
@@ -37,7 +37,7 @@ class _Classifier(ClassifierMixin, ClassifierSettings, ProvenEstimator):
         if self.readout == "tokens" and y.ndim != 2:
             raise ValueError(f"y: with readout='tokens' every token has a label, (n, s), got shape {y.shape}.")
         given = read_weights(sample_weight, X.shape[0])
-        self.classes_ = np.unique(y if given is None else y[given > 0])
+        self.classes_ = labels_of_all(np.unique(y if given is None else y[given > 0]))
         if len(self.classes_) < 2:
             only = self.classes_.tolist()[0]
             raise ValueError(f"y: it has one class only, {only!r}; a classifier needs two classes or more.")
@@ -117,7 +117,8 @@ def _times_class_weight(
         raise ValueError("class_weight: with readout='tokens' a sample has labels of several classes; leave it None.")
     each = np.ones(len(code)) if weight is None else weight
     if class_weight == "balanced":
-        factor = compute_class_weight("balanced", classes=np.arange(len(classes)), y=code, sample_weight=each)
+        totals = sums_of_all(np.bincount(code, weights=each, minlength=len(classes)))
+        factor = totals.sum() / (len(classes) * totals)
     elif isinstance(class_weight, Mapping):
         labels = classes.tolist()
         unknown = [label for label in class_weight if label not in labels]

@@ -22,6 +22,7 @@ from provenet.estimators.budget import Budget
 from provenet.estimators.choice import Candidate, check_rule, chosen, mean_scores, seen_enough
 from provenet.estimators.folds import Fold, Next, followed
 from provenet.estimators.settings import ManyBetas
+from provenet.estimators.together import refuse_together
 from provenet.problem import Problem
 from provenet.solvers import Solution, Status
 
@@ -52,6 +53,7 @@ class BetaSearch(ManyBetas):
 
     def _train(self: Any, data: TrainingData) -> Solution:
         """One search after the other, where there are several choices; Ctrl-C ends them with those that are done."""
+        refuse_together("betas", "Choose beta on some rows in one process, and fit all with ProvenClassifier(beta=…).")
         check_rule(self.rule)
         budget, choices, tried = Budget(self.max_seconds), self._choices(), []
         for k, (activation, gates) in enumerate(choices):
@@ -183,9 +185,9 @@ class BetaSearch(ManyBetas):
     def _middle(self) -> Beta:
         """The β for which gates that depend on it are found: the geometric mean of those that are listed."""
         listed = self._listed()
-        if listed is None or any(beta.unit != listed[0].unit for beta in listed):
+        if listed is None or any(beta.relative != listed[0].relative for beta in listed):
             return USUAL
-        return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].unit)
+        return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].relative)
 
     def _grid(self: Any, problem: Problem) -> list[float]:
         listed = self._listed()

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from provenet.blocks import Block
 from provenet.data.validation import as_mask, as_samples, as_targets, as_weights, check_finite
+from provenet.ranks import Whole
 from provenet.scaling import Scaling, axis_of
 from provenet.statement import Statement
 
@@ -37,12 +38,14 @@ def read_data(statement: Statement, X: Any, Y: Any, sample_weight: Any, mask: An
     return Data(samples, as_masked_targets(targets, there, readout, loss), weight, there)
 
 
-def standardised(statement: Statement, data: Data, scaling: Scaling | None) -> tuple[Data, Scaling]:
+def standardised(
+    statement: Statement, data: Data, scaling: Scaling | None, shards: Whole | None = None
+) -> tuple[Data, Scaling]:
     """Data as the problem sees them, and by what: the moments of these data, where none are given."""
     if scaling is None:
         targets = data.Y if statement.loss.measures else None
         robust = statement.loss.measures == "median"
-        scaling = Scaling.fit(data.X, targets, axis_of(statement.block.tokens), data.weight, data.mask, robust)
+        scaling = Scaling.fit(data.X, targets, axis_of(statement.block.tokens), data.weight, data.mask, robust, shards)
     X, Y = scaling.samples(data.X, data.mask), scaling.targets(data.Y, data.mask)
     return data._replace(X=X, Y=Y), scaling
 

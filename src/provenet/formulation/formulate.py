@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import torch
 
 from provenet.blocks import Block
@@ -12,13 +13,16 @@ from provenet.formulation.data import read_data, standardised
 from provenet.formulation.gates import find_gates
 from provenet.formulation.gauge import gauge_for
 from provenet.formulation.sharded import goes_in_shards, pose_in_shards
+from provenet.formulation.spread import refuse_together, spread, spread_operator
 from provenet.formulation.trainee import BlockTrainee
 from provenet.formulation.units import normalised
 from provenet.formulation.wanted import GIVEN, GROW, Wanted
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.losses import Loss
+from provenet.losses.ranked import RankedLoss
 from provenet.memory import as_bytes
 from provenet.problem import Problem, Program
+from provenet.ranks import Spread
 from provenet.scaling import Scaling
 from provenet.statement import Statement
 
@@ -142,19 +146,25 @@ def pose(
     wanted = gates if isinstance(gates, Wanted) else Wanted.of(gates)
     limit = as_bytes(memory_limit)
     if goes_in_shards(X, limit):
+        refuse_together(limit)
         given = {"sample_weight": sample_weight, "mask": mask, "gate_group": gate_group}
         return pose_in_shards(statement, X, Y, wanted, limit, seed=seed, **given, standardize=standardize)
     block = statement.block
     data = read_data(statement, X, Y, sample_weight, mask)
+    data, shards = spread(statement, wanted, data, as_labels=np.ndim(Y) < data.Y.ndim)
     scaling = standardize if isinstance(standardize, Scaling) else None
     if standardize:
-        data, scaling = standardised(statement, data, scaling)
+        data, scaling = standardised(statement, data, scaling, shards)
     on = block.on(data.X, data.Y.shape[-1], statement.readout, data.mask)
     loss = statement.make_loss(data.Y, data.weight, data.mask)
-    scaled_loss, units = normalised(loss, block.size(data.X), block.degree)
+    if isinstance(shards, Spread):
+        loss = RankedLoss.of(loss, shards)
+    scaled_loss, units = normalised(loss, shards.largest(block.size(data.X)), block.degree)
     beta = units.normalised_beta(statement.beta)
-    found = find_gates(statement, BlockTrainee(on, scaled_loss, beta, units), wanted, seed, gate_group)
-    operator = on.operator(found, units.x)
+    found = find_gates(statement, BlockTrainee(on, scaled_loss, beta, units), wanted, seed, gate_group, shards)
+    operator = (
+        spread_operator(on, found, units.x, shards) if isinstance(shards, Spread) else on.operator(found, units.x)
+    )
     if operator.output_shape != data.Y.shape:
         needed = tuple(operator.output_shape)
         raise ValueError(f"Y: block {block.name!r} on this X needs {needed}, got {tuple(data.Y.shape)}.")

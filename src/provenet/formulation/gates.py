@@ -14,20 +14,24 @@ from provenet import memory
 from provenet.blocks import OnData
 from provenet.data.validation import as_tensor, check_finite
 from provenet.formulation.network_gates import gates_of
+from provenet.formulation.sample import sight_of_sample
 from provenet.formulation.trainee import BlockTrainee
 from provenet.formulation.wanted import Wanted
 from provenet.gates import Gates, distinct_gates
 from provenet.gates.arrangements import arrangements
 from provenet.gates.interior import moved_inside
 from provenet.gates.pool import Found
-from provenet.gates.samplers import SAMPLERS
+from provenet.gates.samplers import BLIND, SAMPLERS
 from provenet.gates.sight import Sight
 from provenet.gates.spike_free import open_gate, spike_free_stretch
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
+from provenet.ranks import Spread, Whole
 from provenet.statement import Statement
 
 
-def find_gates(statement: Statement, trainee: BlockTrainee, wanted: Wanted, seed: int | None, group: Any) -> Gates:
+def find_gates(
+    statement: Statement, trainee: BlockTrainee, wanted: Wanted, seed: int | None, group: Any, shards: Whole
+) -> Gates:
     """``group`` (P,): of each vector that is given, None: in every group.  Neither it nor ``wanted`` matters for linear
     activation, which has no gates, nor where all arrangements are to be found."""
     began, on = time.perf_counter(), trainee.on
@@ -39,7 +43,7 @@ def find_gates(statement: Statement, trainee: BlockTrainee, wanted: Wanted, seed
         if wanted.sampler is not None:
             if group is not None:
                 raise ValueError("gate_group: it goes with gate vectors, one number for each.")
-            gates = _sampled(trainee, *wanted.sampler, seed)
+            gates = _sampled(trainee, *wanted.sampler, seed, shards)
         elif wanted.network is not None:
             gates = _given(on, *gates_of(wanted.network, on))
         else:
@@ -48,11 +52,12 @@ def find_gates(statement: Statement, trainee: BlockTrainee, wanted: Wanted, seed
     return replace(gates, seconds=time.perf_counter() - began)
 
 
-def _sampled(trainee: BlockTrainee, name: str, count: int, seed: int | None) -> Gates:
+def _sampled(trainee: BlockTrainee, name: str, count: int, seed: int | None, shards: Whole) -> Gates:
     if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
         raise ValueError(f"seed: it must be a whole number from zero on, or None, got {seed!r}.")
     _check_room(trainee.on, count)
-    return _together(SAMPLERS[name](sight_of(trainee), count, seed))
+    alike = isinstance(shards, Spread) and name not in BLIND  # all processes must see the same
+    return _together(SAMPLERS[name](sight_of_sample(trainee, shards) if alike else sight_of(trainee), count, seed))
 
 
 def sight_of(trainee: BlockTrainee) -> Sight:

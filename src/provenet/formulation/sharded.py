@@ -27,6 +27,7 @@ from provenet.memory.plan import MemoryPlan, Sizes
 from provenet.operators import Operator
 from provenet.operators.wrappers.shards import ShardedOperator
 from provenet.problem import Problem, Program
+from provenet.ranks import Whole
 from provenet.scaling import Scaling
 from provenet.space import Space
 from provenet.statement import Statement
@@ -115,7 +116,7 @@ def pose_in_shards(
         loss = statement.make_loss(targets, weight, None)
         scaled_loss, units = normalised(loss, size, block.degree)
         beta = units.normalised_beta(statement.beta)
-        found = find_gates(statement, BlockTrainee(on, scaled_loss, beta, units), wanted, seed, gate_group)
+        found = find_gates(statement, BlockTrainee(on, scaled_loss, beta, units), wanted, seed, gate_group, Whole(n))
         operator = _operator(on, found, units.x, plan, tuple(targets.shape))
         gauge = gauge_for(statement, on, found)
     told = replace(

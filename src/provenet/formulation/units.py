@@ -12,7 +12,7 @@ from provenet.problem import Units
 def normalised(loss: Loss, x_size: float, degree: int) -> tuple[Loss, Units]:
     """The loss on targets and weights of moderate size, and the units; all must be numbers float64 can hold."""
     scaled, y = loss.normalised()
-    w = power_of_four(float(loss.sample_weight.max()))
+    w = power_of_four(loss.largest_weight)
     x = power_of_four(x_size)
     x_unit = math.prod([x] * degree)  # a product overflows to infinity, a power would raise
     units = Units(x, y / max(x_unit, 1e-307), y, y * y * w, x_unit * y * w)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 
@@ -20,3 +21,8 @@ class Gates:
     group: Tensor | None = None
     stretch: float | None = None
     seconds: float = 0.0
+
+    @property
+    def own(self) -> Tensor:
+        """The group (P,) of each gate, whether the block has several or one."""
+        return torch.zeros(len(self.patterns), dtype=torch.long) if self.group is None else self.group

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from provenet.gates.sight import Seen
+from provenet.ranks.context import anywhere, current
+
+_DIGEST = 16  # bytes
 
 Found = tuple[Tensor, Tensor]
 """Vectors (P, p) and their patterns (P, N) bool."""
@@ -35,7 +40,8 @@ class Pool:
         if len(vectors) == 0 or self.missing == 0:
             return []
         patterns, torn = self.rows.patterns(vectors)
-        return self._keep(vectors, patterns, torch.nonzero(~torn & patterns.any(1)).flatten().tolist())
+        opened = anywhere(patterns.any(1))
+        return self._keep(vectors, patterns, torch.nonzero(~torn & opened).flatten().tolist())
 
     def force(self, vectors: Tensor) -> None:
         """Whatever their patterns: where rounding decides all of them, any will do."""
@@ -43,8 +49,7 @@ class Pool:
 
     def _keep(self, vectors: Tensor, patterns: Tensor, candidates: list[int]) -> list[int]:
         taken: list[int] = []
-        for k in candidates:
-            key = pattern_key(patterns[k])
+        for k, key in zip(candidates, pattern_keys(patterns[candidates]), strict=True):
             if key not in self._known and self.missing:
                 self._known.add(key)
                 taken.append(k)
@@ -64,11 +69,17 @@ def distinct_gates(vectors: Tensor, patterns: Tensor) -> Found:
 
     A gate that is closed everywhere stays: a network may have neurons behind it.
     """
-    first = {pattern_key(patterns[k]): k for k in reversed(range(len(patterns)))}
+    first = {key: k for k, key in reversed(list(enumerate(pattern_keys(patterns))))}
     keep = sorted(first.values())
     return vectors[keep], patterns[keep]
 
 
-def pattern_key(pattern: Tensor) -> bytes:
-    """What tells one pattern (N,) from another."""
-    return np.packbits(pattern.numpy()).tobytes()
+def pattern_keys(patterns: Tensor) -> list[bytes]:
+    """What tells patterns (m, N) from one another, and from others; if rows are spread over processes, over all."""
+    own = [np.packbits(pattern.numpy()).tobytes() for pattern in patterns]
+    ranks = current()
+    if ranks is None or not own:
+        return own
+    digests = b"".join(blake2b(key, digest_size=_DIGEST).digest() for key in own)
+    everywhere = ranks.gathered(torch.frombuffer(bytearray(digests), dtype=torch.uint8).view(len(own), _DIGEST))
+    return [row.numpy().tobytes() for row in torch.cat(everywhere, dim=1)]

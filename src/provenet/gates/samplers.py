@@ -15,4 +15,5 @@ Sampler = Callable[[Sight, int, int | None], list[Found]]
 or is closed everywhere; fewer where there are fewer."""
 
 SAMPLERS: dict[str, Sampler] = {"gaussian": gaussian, "between": between, "trained": trained}
+BLIND = ("gaussian",)  # those that look at patterns alone
 NEED_BETA = ("trained",)  # those that depend on the β of the problem

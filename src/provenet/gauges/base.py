@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from math import inf
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,6 +29,23 @@ class BoundKind(Word):
     EXACT = "exact"
     DETERMINISTIC = "deterministic"
     PROBABILISTIC = "probabilistic"
+
+
+class Asked(NamedTuple):
+    """How well the largest of some polars has to be known.
+
+    against: what it will be compared with.  Where it is beyond, a tenth of the excess is accuracy enough.  enough: an
+    upper bound no larger than this need not be tightened.  lost: nor need any, once the largest is beyond this.  near:
+    how close to each other, relatively, bounds need be where every digit takes more passes over the data.
+    """
+
+    against: float = inf
+    enough: float = 0.0
+    lost: float = inf
+    near: float = 0.0
+
+
+NOTHING = Asked()
 
 
 @dataclass(frozen=True)
@@ -84,11 +101,8 @@ class Gauge(Placed, ABC):
     def polar(self, stack: Stack) -> Bounds:
         """γ°(G_k) = max{⟨G_k, Z⟩ : γ(Z) ≤ 1}, bounded from both sides."""
 
-    def largest(self, stack: Stack, against: float = inf) -> Bounds:
-        """The polar where only its largest value is wanted: others' bounds may be rough, if they are no larger.
-
-        against: what it will be compared with.  Where it is beyond, a tenth of the excess is accuracy enough.
-        """
+    def largest(self, stack: Stack, asked: Asked = NOTHING) -> Bounds:
+        """The polar where only its largest value is wanted: others' bounds may be rough, if they are no larger."""
         return self.polar(stack)
 
 

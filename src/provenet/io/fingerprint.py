@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provenet import ranks
 from provenet.data.sharded import row_blocks
 from provenet.io.schema import SchemaError, take
 from provenet.problem import Problem
@@ -19,15 +20,28 @@ _PART = 2**20
 
 def fingerprint(problem: Problem) -> dict[str, Any]:
     """Shapes and SHA-256 digests of samples, targets, weights and mask: equal for equal numbers in equal order."""
-    loss, mask = problem.loss, problem.mask
+    loss, mask, n = problem.loss, problem.mask, problem.program.operator.shards.n
     return {
-        "samples": list(problem.X.shape),
-        "targets": list(loss.target.shape),
-        "samples_sha256": digest_of(row_blocks(problem.X)),
-        "targets_sha256": digest(loss.target),
-        "weights_sha256": digest(loss.sample_weight),
-        "mask_sha256": None if mask is None else digest(mask),
+        "samples": [n, *problem.X.shape[1:]],
+        "targets": [n, *loss.target.shape[1:]],
+        "samples_sha256": _digest_of_samples(problem.X),
+        "targets_sha256": _digest_of_all(loss.target),
+        "weights_sha256": _digest_of_all(loss.sample_weight),
+        "mask_sha256": None if mask is None else _digest_of_all(mask.to(torch.uint8)),
     }
+
+
+def _digest_of_all(rows: Tensor) -> str:
+    """Of the rows of all processes, which pass by the first one."""
+    group = ranks.current()
+    if group is None:
+        return digest(rows)
+    return str(group.first_says(digest_of(group.collected(rows))))
+
+
+def _digest_of_samples(X: Tensor) -> str:
+    """Likewise; samples in shards are read some at a time."""
+    return digest_of(row_blocks(X)) if ranks.current() is None else _digest_of_all(X)
 
 
 def differences(saved: dict[str, Any], found: dict[str, Any]) -> list[str]:

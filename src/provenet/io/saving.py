@@ -12,8 +12,9 @@ import safetensors.torch
 from safetensors import SafetensorError
 from torch import Tensor, nn
 
+from provenet import ranks
 from provenet.blocks import BLOCKS
-from provenet.certificates import network_certificate
+from provenet.certificates import Certificate, network_certificate
 from provenet.estimators.base import ProvenEstimator
 from provenet.io.estimators import describe, rebuild
 from provenet.io.folder import MODEL, TENSORS, read_folder, write_folder
@@ -37,8 +38,24 @@ def save(
 ) -> Path:
     """Write a model folder: ``model.safetensors``, ``certificate.json`` and, last, ``model.json``.
 
-    ``model``: a fitted estimator, a solution, a loaded model, or a network of your own with the ``problem`` it is for,
-    which is certified here.  ``source`` says where the data came from, for those who load the model (JSON-ready).
+    Whatever happens on the way, the folder holds a whole model, the old or the new.  Where several
+    processes work together all must call it, and the first one writes.
+
+    Parameters
+    ----------
+    model : estimator, Solution, SavedModel or torch module
+        A fitted estimator, a solution, a loaded model, or a network of your own, which is certified here.
+    folder : str or path
+        Made if it is not there; a model in it is replaced, other things are not.
+    problem : Problem, optional
+        What a network of your own is for.
+    source : dict, optional
+        Where the data came from, for those who load the model; ready for JSON.
+
+    Returns
+    -------
+    Path
+        The folder.
     """
     if isinstance(model, Layerwise):
         save_layers(model, Path(folder), dict(source or {}))
@@ -54,16 +71,30 @@ def save(
     tensors: dict[str, Tensor] = {}
     if isinstance(model, ProvenEstimator):
         extra["estimator"], tensors = describe(model)
-    payload = safetensors.torch.save({**saved.tensors(), **tensors})
-    write_folder(Path(folder), saved.header() | extra, payload, saved.certificate.to_dict())
+    if _writes():
+        payload = safetensors.torch.save({**saved.tensors(), **tensors})
+        write_folder(Path(folder), saved.header() | extra, payload, saved.certificate.to_dict())
     return Path(folder)
 
 
 def load(folder: Folder) -> Any:
     """The model of a folder: an estimator that predicts as the saved one did, bit by bit, or a `SavedModel`.
 
-    A loaded estimator has no ``solution_`` (that needs the data) but ``saved_``, a `SavedModel`, whose ``problem`` and
-    ``certify`` take the data again.  ValueError or OSError, with the reason, for anything damaged or foreign.
+    Parameters
+    ----------
+    folder : str or path
+        As `save` or ``provenet fit`` wrote it.  Nothing in it is ever unpickled.
+
+    Returns
+    -------
+    estimator or SavedModel
+        A loaded estimator has no ``solution_`` (that needs the data) but ``saved_``, a `SavedModel`, whose ``problem``
+        and ``certify`` take the data again.
+
+    Raises
+    ------
+    ValueError, OSError
+        With the reason, for anything damaged or foreign.
     """
     path = Path(folder)
     header, tensors, certificate = _read(path)
@@ -111,10 +142,10 @@ def _to_saved(model: Any, problem: Problem | None, source: Mapping[str, Any] | N
         if problem is None:
             raise ValueError("problem: a network alone does not say what it solves; pass problem= with it.")
         outer = problem.outward(problem.inward(model))
-        return SavedModel.of(problem, outer, network_certificate(problem, model), source=source or {})
+        return SavedModel.of(problem, outer, _of_all(network_certificate(problem, model)), source=source or {})
     if isinstance(model, Solution):
         run = _run(model) | {"asked": encode("method", model.asked)}
-        return SavedModel.of(model.problem, model.network(), model.certificate, run=run, source=source or {})
+        return SavedModel.of(model.problem, model.network(), _of_all(model.certificate), run=run, source=source or {})
     if isinstance(model, ProvenEstimator):
         return _of_estimator(model, source)
     if isinstance(model, SavedModel):
@@ -127,10 +158,23 @@ def _of_estimator(model: ProvenEstimator, source: Mapping[str, Any] | None) -> S
         solution, network, certificate = model.solution_, model.network_, model.certificate_
         if network_digest(network) != network_digest(solution.network()):  # changed by hand: the old proof is void
             certificate = network_certificate(solution.problem, network, certificate.tol, certificate.theta)
-        return SavedModel.of(solution.problem, network, certificate, run=_run(solution), source=source or {})
+        return SavedModel.of(solution.problem, network, _of_all(certificate), run=_run(solution), source=source or {})
     if hasattr(model, "saved_"):
         return _to_saved(model.saved_, None, source)
     raise ValueError(f"model: this {type(model).__name__} is not fitted; call fit first.")
+
+
+def _writes() -> bool:
+    group = ranks.current()
+    return group is None or group.is_first
+
+
+def _of_all(certificate: Certificate) -> Certificate:
+    """On the process that writes, with the dual point of all samples."""
+    group = ranks.current()
+    if group is None or certificate.theta is None:
+        return certificate
+    return replace(certificate, theta=group.whole(certificate.theta))
 
 
 def _run(solution: Solution) -> dict[str, Any]:

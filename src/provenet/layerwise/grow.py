@@ -234,18 +234,7 @@ def _worse(stage: TrainedStage, before: TrainedStage) -> bool:
     return stage.validation is not None and before.validation is not None and stage.validation < before.validation
 
 
-def _report(
-    tell: Watcher | None,
-    stage: int,
-    stages: int,
-    what: str,
-    done: float,
-    seconds: float,
-    epoch: int | None = None,
-    epochs: int | None = None,
-    loss: float | None = None,
-    score: float | None = None,
-    gap: float | None = None,
-) -> None:
+def _report(tell: Watcher | None, *said: Any, **more: Any) -> None:
+    """The fields of an `Event`."""
     if tell is not None:
-        tell(Event(stage, stages, what, done, seconds, epoch, epochs, loss, score, gap))
+        tell(Event(*said, **more))

@@ -84,6 +84,10 @@ class Loss(Placed, ABC):
         """The b (c,) that a network with this prediction is to have; None where a loss has no free intercept."""
         return None
 
+    def some(self, rows: slice) -> Loss:
+        """The loss of some of this process's samples, in a row."""
+        return self.plain.with_data(self.plain.target[rows], self.sample_weight[rows])
+
     def with_data(self, target: Tensor, weight: Tensor | None) -> Self:
         """The same loss on other targets; a loss with settings hands them on."""
         return type(self)(target, weight)
@@ -99,9 +103,23 @@ class Loss(Placed, ABC):
     def normalised(self) -> tuple[Loss, float]:
         """(L̃, t) with L(t·Ŷ) = t²·L̃(Ŷ), t a power of four, L̃ with targets of moderate size.
 
-        A power of four, so that neither t nor √t rounds.  Losses of labels have no scale.
+        A power of four, so that neither t nor √t rounds.
         """
-        return self, 1.0
+        scale = self.unit(self.largest_target)
+        return self if scale == 1.0 else self.scaled(scale), scale
+
+    def unit(self, largest: float) -> float:
+        """The t of `normalised`, for targets up to ``largest``.  Losses of labels have no scale."""
+        return 1.0
+
+    @property
+    def largest_target(self) -> float:
+        """The largest |Y|."""
+        return float(self.target.abs().max()) if self.target.numel() else 0.0
+
+    @property
+    def largest_weight(self) -> float:
+        return float(self.sample_weight.max())
 
     def scaled(self, scale: float) -> Self:
         """L̃ with L(scale·Ŷ) = scale²·L̃(Ŷ), for losses that have a scale."""
@@ -109,6 +127,14 @@ class Loss(Placed, ABC):
 
     def dual_scale(self, dual: Tensor, largest: float) -> float:
         """A τ in [0, largest] for which −L*(τΘ) is large.  Any τ gives a valid bound."""
+        return self.scale_by(self.dual_sums(dual), largest)
+
+    def dual_sums(self, dual: Tensor) -> Tensor:
+        """Sums over samples that `dual_scale` decides by."""
+        return dual.new_zeros(0)
+
+    def scale_by(self, sums: Tensor, largest: float) -> float:
+        """`dual_scale`, by `dual_sums`."""
         return min(1.0, largest)
 
     def admissible(self, dual: Tensor) -> Tensor:
@@ -126,7 +152,7 @@ class Loss(Placed, ABC):
 
     def smoothness(self) -> float:
         """The Lipschitz constant of ∇L."""
-        return self.curvature * float(self.sample_weight.max())
+        return self.curvature * self.largest_weight
 
 
 class Shiftable(Loss):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from provenet.losses.balance import balanced_boxes
-from provenet.losses.base import Loss, Shiftable, power_of_four
+from provenet.losses.base import Shiftable, power_of_four
 from provenet.losses.conjugate import Conjugate
 from provenet.losses.shift import close_centre, huber_shift
 
@@ -68,11 +68,9 @@ class Huber(Shiftable):
     def smooth_conjugate(self) -> Conjugate:
         return _Walled(self)
 
-    def normalised(self) -> tuple[Loss, float]:
+    def unit(self, largest: float) -> float:
         # below δ the loss is the squared one, far above it is linear: δ is the scale that must stay representable
-        largest = float(self.target.abs().max()) if self.target.numel() else 0.0
-        scale = power_of_four(max(largest, 0.0))
-        return self.scaled(scale), scale
+        return power_of_four(largest)
 
     def scaled(self, scale: float) -> Huber:
         return Huber(self.target / scale, self.sample_weight, self.delta / scale)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from provenet.losses.balance import balanced_boxes
-from provenet.losses.base import Loss, Shiftable, power_of_four
+from provenet.losses.base import Shiftable, power_of_four
 from provenet.losses.conjugate import Conjugate
 from provenet.losses.shift import close_centre, weighted_mean
 
@@ -32,12 +33,13 @@ class Squared(Shiftable):
         pull = self.weight * step
         return (point + pull * self.target) / (1 + pull)
 
-    def dual_scale(self, dual: Tensor, largest: float) -> float:
+    def dual_sums(self, dual: Tensor) -> Tensor:
+        return torch.stack([(dual.square() / self.weight).sum(), (dual * self.target).sum()])
+
+    def scale_by(self, sums: Tensor, largest: float) -> float:
         # −L*(τΘ) is a parabola in τ
-        curvature = float((dual.square() / self.weight).sum())
-        if curvature == 0:
-            return 0.0
-        return min(max(-float((dual * self.target).sum()) / curvature, 0.0), largest)
+        curvature, slope = sums.tolist()
+        return 0.0 if curvature == 0 else min(max(-slope / curvature, 0.0), largest)
 
     def centre(self) -> Tensor:
         return close_centre(self.target, self.weight)
@@ -53,9 +55,8 @@ class Squared(Shiftable):
     def smooth_conjugate(self) -> Conjugate:
         return _OfSquared(self)
 
-    def normalised(self) -> tuple[Loss, float]:
-        scale = power_of_four(float(self.target.abs().max()) if self.target.numel() else 0.0)
-        return self.scaled(scale), scale
+    def unit(self, largest: float) -> float:
+        return power_of_four(largest)
 
 
 class _OfSquared(Conjugate):

@@ -32,3 +32,8 @@ __all__ = [
     "from_projections",
     "to_projections",
 ]
+
+
+def __dir__() -> list[str]:
+    """What is public, and nothing else."""
+    return __all__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, TypedDict
 
@@ -145,11 +145,6 @@ class TwoLayer(nn.Module):
     def laid_out(self, hidden: Tensor) -> Tensor:
         """Hidden values in the order of `features`."""
         return hidden
-
-    def features_shape(self, sample: Sequence[int]) -> tuple[int, ...]:
-        """The shape of the features of a sample of this shape."""
-        with torch.no_grad():
-            return tuple(self.features(self.first.new_zeros(1, *sample)).shape[1:])
 
     def activated(self, x: Tensor, hidden: Tensor) -> Tensor:
         """The hidden values where a neuron is open, zero elsewhere."""

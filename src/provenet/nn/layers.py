@@ -146,15 +146,6 @@ def space_to_depth(x: Tensor, r: int, axis: int) -> Tensor:
     return x.unflatten(2, (-1, r)).transpose(2, 3).flatten(1, 2)
 
 
-def depth_to_space(x: Tensor, r: int, axis: int) -> Tensor:
-    """Back from `space_to_depth`."""
-    if axis != 1:
-        return x.reshape(len(x), x.shape[1] * r, x.shape[2] // r)
-    if x.ndim == 4:
-        return torch.nn.functional.pixel_shuffle(x, r)
-    return x.unflatten(1, (-1, r)).transpose(2, 3).flatten(2, 3)
-
-
 def downsampled_shape(sample: Sequence[int], r: int, axis: int) -> tuple[int, ...]:
     """The shape of a sample after `space_to_depth`."""
     return tuple(space_to_depth(torch.empty(1, *sample, device="meta"), r, axis).shape[1:])

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from provenet import deadline, memory
-from provenet.gauges import BoundKind, Bounds, Gauge
+from provenet.gauges import NOTHING, Asked, BoundKind, Bounds, Gauge
 from provenet.operators import Operator
 from provenet.polar.frobenius import deflated_bound
 from provenet.polar.krylov import products_of
 from provenet.polar.lanczos import spectral_bounds
+from provenet.ranks.context import least
 
 LARGE_BYTES = 256 * 2**20  # a stack up to this size is formed, and so is that of some gates at a time
 _SMALL_SIDE = 400  # an eigenproblem of this size is cheap enough for every look
@@ -31,18 +31,19 @@ def is_large(operator: Operator) -> bool:
 
 
 def polar_bounds(
-    operator: Operator, gauge: Gauge, theta: Tensor, final: bool = False, against: float = math.inf
+    operator: Operator, gauge: Gauge, theta: Tensor, final: bool = False, asked: Asked = NOTHING
 ) -> Bounds:
     """Bounds (P,) of γ°(A_k*Θ); ``final``: of the best kind that can be afforded once.
 
-    against: what the largest will be compared with; far beyond it, it need not be known as well (`Gauge.largest`).
+    asked: how well the largest has to be known, where that is dear.
     """
     if not is_large(operator):
         stack = operator.adjoint(theta)
-        return replace(gauge.largest(stack, against), stack=stack)
+        return replace(gauge.largest(stack, asked), stack=stack)
     if not gauge.spectral or _exact(operator, final):
-        return _by_gates(operator, gauge, theta, against)
-    steps, tol = _FINAL if final else _LOOK
+        return _by_gates(operator, gauge, theta, asked)
+    steps, finest = _FINAL if final else _LOOK
+    tol = max(finest, asked.near)
     noise = _noise(operator, theta)
     seed = None if final else 0
     lower, upper = spectral_bounds(products_of(operator, theta), *operator.stack_shape, noise, steps, tol, seed)
@@ -61,16 +62,18 @@ def _exact(operator: Operator, final: bool) -> bool:
     small, large = min(p, q), max(p, q)
     if p * q * operator.dtype.itemsize <= LARGE_BYTES and small <= _SMALL_SIDE:
         return True
-    work = gates * (2.0 * small**2 * large + 4.0 * small**3 + 2.0 * math.prod(operator.output_shape[:-1]) * p * q)
+    work = gates * (2.0 * small**2 * large + 4.0 * small**3 + 2.0 * operator.kernel_rows * p * q)
     room = operator.dtype.itemsize * (5 * p * q + 3 * small**2)
-    return final and work <= min(_FINAL_WORK, _SPEED * deadline.left()) and memory.fits(room, _FINAL_SHARE)
+    if not final or work > min(_FINAL_WORK, _SPEED * deadline.left()):
+        return False
+    return least(float(memory.fits(room, _FINAL_SHARE))) > 0
 
 
-def _by_gates(operator: Operator, gauge: Gauge, theta: Tensor, against: float) -> Bounds:
+def _by_gates(operator: Operator, gauge: Gauge, theta: Tensor, asked: Asked) -> Bounds:
     """Dense, as many gates at a time as make no large stack."""
     one = operator.p * operator.q * operator.dtype.itemsize
     parts = [
-        gauge.restrict(gates).largest(operator.restrict(gates).adjoint(theta), against)
+        gauge.restrict(gates).largest(operator.restrict(gates).adjoint(theta), asked)
         for gates in torch.arange(operator.n_gates).split(max(1, LARGE_BYTES // one))
     ]
     kind = max((part.kind for part in parts), key=list(BoundKind).index)
@@ -80,5 +83,6 @@ def _by_gates(operator: Operator, gauge: Gauge, theta: Tensor, against: float) -
 def _noise(operator: Operator, theta: Tensor) -> float:
     """What rounding does to G v, v a unit vector: at √n of the worst case, as roundings that know nothing of each
     other add up (Higham and Mary 2019).  The worst case is added where the polar enters a certificate."""
-    worst = operator.rounding(theta) * (1 + (operator.p + operator.q) / operator.output_shape[0])
-    return 6 * worst / operator.output_shape[0] ** 0.5
+    n = operator.shards.n
+    worst = operator.rounding(theta) * (1 + (operator.p + operator.q) / n)
+    return 6 * worst / n**0.5

@@ -23,6 +23,7 @@ from scipy.special import betaincinv
 from torch import Tensor
 
 from provenet import batches, deadline
+from provenet.ranks.context import first_says
 from provenet.vectors import unit
 
 Products = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # (u, v, gate) ↦ (G v, Gᵀu), one row a vector
@@ -128,10 +129,7 @@ def spectral_bounds(
     which no data know.
     """
     generator = torch.Generator()
-    if seed is None:
-        generator.seed()
-    else:
-        generator.manual_seed(seed)
+    generator.manual_seed(first_says(generator.seed()) if seed is None else seed)
     lower = torch.zeros(gates, dtype=torch.float64)
     upper = torch.full((gates,), float("inf"), dtype=torch.float64)
     shares = [_least_share(size, gates) for size in (p, q)]

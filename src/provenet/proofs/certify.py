@@ -50,30 +50,58 @@ def certify(what: Any, on: Any, Y: Any = None, /, *, tol: float = 1e-4, **traini
     without gates), and for ReLU among all networks of its block, of any width ("all_arrangements").  Or of an ordinary
     two-layer network, ``nn.Sequential([Flatten,] Linear, [ReLU,] Linear)`` or ``nn.Sequential(Conv, ReLU, [average
     pooling,] Flatten, Linear)``, dropout being what it is in evaluation.  Of a module of any other class the two layers
-    are named, ``layers=("fc1", "fc2")`` or ``("conv", "pool", "fc")``: a ReLU is taken to be between them, and what the
-    module computes on the data is compared with that.  The penalty is β/2 times the squares of *all* weights of both
-    layers. A bias of the first layer counts among them: it is the weight of a column of ones (of a one in every patch),
-    and the certificate speaks of networks that pay for it. A bias of the last layer, if not zero, is free: no penalty
-    is on it, and the certificate speaks of networks with any such bias, like ``formulate(…, fit_intercept="free")``.
+    are named by ``layers``.
 
-    data: arrays ``(X, Y)`` or ``(X, Y, mask)``, or any re-iterable of such batches, like a torch DataLoader. It is gone
-    over more than once, some samples at a time, in float64; only predictions and targets are kept. A loader may
-    shuffle, but every pass must bring the same samples. Labels for ``"softmax"`` may be class indices.
+    Parameters
+    ----------
+    what : Problem or torch module
+        The problem, or the module that is judged by itself.
+    on : torch module, array or batches
+        The network of the problem; or samples X, arrays ``(X, Y)`` or ``(X, Y, mask)``, or any re-iterable of such
+        batches, like a torch DataLoader.  They are gone over more than once, some samples at a time, in float64; only
+        predictions and targets are kept.  A loader may shuffle, but every pass must bring the same samples.
+    Y : array, optional
+        Targets, where X is an array.  Labels for ``"softmax"`` may be class indices.
+    tol : float, default 1e-4
+        The relative gap at which the certificate says "certified".
+    loss : str or Loss class
+        Of a module: what it was trained with, "squared", "softmax", "logistic" or "huber".
+    beta : float
+        Of a module: what multiplies the penalty, in the *sum* of the samples' losses plus beta·module.penalty().
+    mean : bool, default False
+        Of a module: its loop minimised the mean over the n samples plus β·penalty(), the same thing divided by n; beta
+        is that β, and the certificate speaks of the sum, with n·β.  (``mse_loss`` also divides by the c outputs and has
+        no ½: its β is 2/(n·c) of ours.  AdamW's decoupled ``weight_decay`` minimises no such objective: set it to zero
+        and add the penalty to the loss.)
+    sample_weight : array (n,), optional
+        Of a module, with arrays: multiplies each sample's loss; samples of weight zero are left out.
+    loss_settings : dict, optional
+        Of a module: ``{"delta": 1.0}`` for "huber".
+    layers : names of layers, optional
+        Of a module of any other class, ``("fc1", "fc2")`` or ``("conv", "pool", "fc")``: a ReLU is taken to be between
+        them, and what the module computes on the data is compared with that.
+    sharpen : float, default 0
+        Of a ReLU module: so many seconds to look for a better dual point by solving the problem.  The network's own is
+        the gradient of the loss there, and far from the optimum it proves little.
 
-    The objective is the *sum* of the samples' losses plus beta·module.penalty().  A loop that minimises the mean over
-    the n samples plus β·penalty() minimises the same thing divided by n: with ``mean=True`` beta is that β, and the
-    certificate speaks of the sum, with n·β.  (``mse_loss`` also divides by the c outputs and has no ½: its β is
-    2/(n·c) of ours.  AdamW's decoupled ``weight_decay`` minimises no such objective: set it to zero and add the penalty
-    to the loss.)
+    Returns
+    -------
+    Certificate
+        Of a network that standardises (`provenet.nn.Standardised`) it is of the standardised problem, from raw data.
+        ``certificate.improve()`` gives a network with a lower objective, if a ReLU neuron that pulls harder than β was
+        found.
 
-    sample_weight: (n,), with arrays; samples of weight zero are left out.
+    Notes
+    -----
+    The penalty is β/2 times the squares of *all* weights of both layers.  A bias of the first layer counts among them:
+    it is the weight of a column of ones (of a one in every patch), and the certificate speaks of networks that pay for
+    it.  A bias of the last layer, if not zero, is free: no penalty is on it, and the certificate speaks of networks
+    with any such bias, like ``formulate(…, fit_intercept="free")``.
 
     A ReLU network's certificate goes over all arrangements where they can be enumerated; else the strongest pull of
-    any neuron is bounded over all u at once (``certificate.method`` says how), and the gap may be large.  The dual
-    point is the gradient of the loss at this network: far from the optimum it proves little.  ``sharpen`` allows so
-    many seconds to look for a better one by solving the problem.  ``certificate.improve()`` gives a network with a
-    lower objective, if a neuron that pulls harder than β was found.  A ReLU network's data are held in memory at once.
-    Attention, mixer and Fourier blocks with ReLU are judged among networks with their own activation patterns.
+    any neuron is bounded over all u at once (``certificate.method`` says how), and the gap may be large.  A ReLU
+    network's data are held in memory at once.  Attention, mixer and Fourier blocks with ReLU are judged among networks
+    with their own activation patterns.
     """
     if isinstance(Y, Real):
         raise TypeError(f"tol: it is given by name, tol={Y!r}; a third argument by position is Y.")

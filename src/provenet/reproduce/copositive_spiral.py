@@ -8,10 +8,11 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from provenet import formulate, solve
 from provenet.data.demo import spiral
+from provenet.formulation import formulate
 from provenet.reproduce.experiment import Experiment, Findings, Piece, Run, Table
 from provenet.reproduce.training import Recipe, descend, kaiming
+from provenet.solvers.solve import solve
 
 _FULL = (60, (1e-2, 3e-2, 1e-1, 3e-1, 1.0), 1_000, 8_000)  # points, β, neurons, epochs
 _QUICK = (24, (1e-1, 1.0), 200, 1_000)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from provenet import formulate
+from provenet.formulation import formulate
 from provenet.reproduce.experiment import Experiment, Findings, Piece, Run, Table
 from provenet.reproduce.training import Recipe, descend, kaiming
 from provenet.solvers.cones.classic import ClassicFrankWolfe

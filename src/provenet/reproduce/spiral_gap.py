@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from provenet import formulate, solve
 from provenet import nn as modules
 from provenet.certificates import Certificate
 from provenet.data.demo import spiral
+from provenet.formulation import formulate
 from provenet.proofs.certify import certify
 from provenet.reproduce.experiment import Experiment, Findings, Piece, Run, Table
 from provenet.reproduce.training import Recipe, descend
+from provenet.solvers.solve import solve
 
 _GATES = 100
 _FULL = ((3, 45, 75, 150), (1e-4, 1e-3, 1e-2, 1e-1), (1, 2, 5), 3, 20_000)

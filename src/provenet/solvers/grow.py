@@ -18,7 +18,7 @@ from torch import Tensor
 from provenet import deadline
 from provenet.formulation import pose
 from provenet.formulation.trainee import BlockTrainee
-from provenet.gates import pattern_key
+from provenet.gates import pattern_keys
 from provenet.gates.pool import Pool
 from provenet.problem import Problem
 from provenet.solvers.loop import Limits
@@ -75,7 +75,7 @@ def _with_more(problem: Problem, solution: Solution, tol: float, seed: int) -> P
     on, program = problem.on_data, problem.program
     theta = -program.loss.gradient(program.operator.forward_factors(solution.factors))
     trainee = BlockTrainee(on, program.loss, program.beta, problem.units)
-    group = torch.zeros(len(old), dtype=torch.long) if problem.gates.group is None else problem.gates.group
+    group = problem.gates.own
     directions, own = _starts(solution.factors, group, on.p, len(on.groups), seed)
     directions, strength = _climbed(trainee, directions, own, theta)
     fresh, whose = [], []
@@ -150,8 +150,7 @@ def _carried(factors: Factors, old: Problem, new: Problem) -> Factors:
     """Neurons behind the same gates of the problem with more of them."""
 
     def keys(problem: Problem) -> list[tuple[int, bytes]]:
-        group = [0] * len(problem.patterns) if problem.gates.group is None else problem.gates.group.tolist()
-        return [(b, pattern_key(pattern)) for b, pattern in zip(group, problem.patterns, strict=True)]
+        return list(zip(problem.gates.own.tolist(), pattern_keys(problem.patterns), strict=True))
 
     known = {key: k for k, key in enumerate(keys(new))}
     place = torch.tensor([known[key] for key in keys(old)], dtype=torch.long)

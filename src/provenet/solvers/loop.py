@@ -19,33 +19,21 @@ from provenet.problem import Program, Units
 from provenet.reductions import Reduction
 from provenet.solvers.needs import RESIDENT, Ability
 from provenet.solvers.offers import Offer, Task
+from provenet.solvers.points import Point, Record
+from provenet.solvers.resume import continued, keep
+from provenet.solvers.snapshot import current as current_snapshots
 from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size
 from provenet.variable import Factors
 
 State = TypeVar("State")
+Kept = tuple[dict[str, Any], dict[str, Tensor]]
 
 _BEYOND = 1.01  # a polar this much beyond β, and zero is far from optimal
 _WORTH_MIXING = 3e8  # multiply-adds of A(Z) from which on a search for a better dual point costs less than steps do
 _CLOSE = 0.3  # a relative gap: while it is larger, gradients are too far apart for their mixtures to prove much
-_WORTH_PROVING = 0.05  # of the gap: what a mixture must promise, to have its polars bounded
-
-
-@dataclass(frozen=True)
-class Point:
-    """A candidate: its prediction, its penalty Σγ(Z_k), and its neurons when asked for.
-
-    dual: a dual point whose bound the method has proved on its own, if any."""
-
-    prediction: Tensor
-    penalty: float
-    factors: Callable[[], Factors]
-    dual: DualPoint | None = None
-
-    @staticmethod
-    def of(factors: Factors, prediction: Tensor, dual: DualPoint | None = None) -> Point:
-        """Where neurons stand, by their weight decay."""
-        return Point(prediction, float(factors.penalty()), lambda: factors, dual)
+_WORTH_PROVING = 0.5  # of the gap: what a mixture must promise, to have its polars bounded while the run goes on,
+_WORTH_THE_END = 0.05  # or where it ends with that
 
 
 class Refused(ValueError):
@@ -60,6 +48,8 @@ class Method(ABC, Generic[State]):
     needs: tuple[Ability, ...] = ()  # of the program's gauge, loss and operator
     check_every: int = 1  # steps between two looks at the gap; if more, later looks are up to ten times rarer
     reduces: bool = True  # whether the program is reduced first; False: it is taken as it is
+    resumes: bool = False  # whether it can go on from a snapshot: it has `kept` and `resumed`
+    together: bool = False  # whether it takes programs whose samples are spread over processes
     wants: tuple[Reduction, ...] = ()  # reductions of its own, after those that every method gets
     shards: bool = False  # whether few enough passes over the data are made for them to be read in shards
 
@@ -79,6 +69,8 @@ class Method(ABC, Generic[State]):
     def refuses(self, program: Program) -> str | None:
         """Why this method cannot take this program, in a sentence; None if it can.  Asked before the reductions that
         it ``wants``, and often: it must be cheap.  What only shows in the work, ``init`` raises as `Refused`."""
+        if program.operator.shards.spread and not self.together:
+            return "its samples are spread over processes, and it wants them in one; 'lbfgs' does not."
         needs = self.needs if self.shards else (RESIDENT, *self.needs)
         unmet = (ability.unmet(program) for ability in needs)
         return next((reason for reason in unmet if reason is not None), None) or self.declines(program)
@@ -118,6 +110,14 @@ class Method(ABC, Generic[State]):
     @abstractmethod
     def point(self, program: Program[Any], state: State) -> Point: ...
 
+    def kept(self, state: State) -> Kept:
+        """A state as numbers, ready for JSON, and tensors, for a snapshot."""
+        raise NotImplementedError(f"method {self.name!r} has no snapshots.")
+
+    def resumed(self, program: Program[Any], kept: Kept) -> State:
+        """The state of a snapshot."""
+        raise NotImplementedError(f"method {self.name!r} has no snapshots.")
+
     def look(self, program: Program[Any], state: State, gap: Gap) -> State:
         """Told the gap at each look: a method may change its course."""
         return state
@@ -125,17 +125,6 @@ class Method(ABC, Generic[State]):
     def finished(self, state: State) -> bool:
         """True where the method itself knows that it can go no further."""
         return False
-
-
-@dataclass(frozen=True)
-class Record:
-    """One look at the gap."""
-
-    step: int
-    seconds: float
-    primal: float
-    dual: float
-    relative_gap: float
 
 
 @dataclass
@@ -212,6 +201,7 @@ class _Course:
         mixes = product_size(program) >= _WORTH_MIXING and Mixture.serves(program)
         self.mixture = Mixture(program) if mixes else None  # then a dual point holds for all that come after it
         self.history: list[Record] = []
+        self.progress_gap, self.since_progress, self.next_look = math.inf, 0, 0
 
     @property
     def seconds(self) -> float:
@@ -225,44 +215,47 @@ class _Course:
         if gap.relative <= self.limits.tol:
             self._record(gap)
             return Status.SOLVED
-        progress_gap, since_progress, next_look = math.inf, 0, 0
         max_steps = method.max_steps if self.limits.max_steps is None else self.limits.max_steps
-        self.state = method.init(program, start)
+        saved = current_snapshots() if method.resumes else None
+        if saved is None or not continued(self, saved):
+            self.state = method.init(program, start)
         while True:
             out_of_steps, out_of_time = self.step >= max_steps, deadline.over()
             finished = method.finished(self.state)
-            if self.step >= next_look or out_of_steps or out_of_time or finished:
-                next_look = self.step + method.pause(program, self.step)
-                gap = self._look()
+            if self.step >= self.next_look or out_of_steps or out_of_time or finished:
+                self.next_look = self.step + method.pause(program, self.step)
+                gap = self._look(last=out_of_steps or out_of_time or finished)
                 if not _finite(gap):
                     return Status.NONFINITE
                 record = self._record(gap)
                 told_to_stop = self.callback is not None and self.callback(record)
                 if gap.relative <= self.limits.tol:
                     return Status.SOLVED
-                since_progress += 1
-                if self.best_gap <= 0.9 * progress_gap:
-                    progress_gap, since_progress = self.best_gap, 0
+                self.since_progress += 1
+                if self.best_gap <= 0.9 * self.progress_gap:
+                    self.progress_gap, self.since_progress = self.best_gap, 0
                 if told_to_stop:
                     return Status.INTERRUPTED
                 if out_of_time or out_of_steps:
                     return Status.TIME_LIMIT if out_of_time else Status.MAX_STEPS
-                if finished or since_progress >= method.patience:
+                if finished or self.since_progress >= method.patience:
                     return Status.STALLED
                 self.state = method.look(program, self.state, gap)
             self.state = method.step(program, self.state)
             self.step += 1
+            if saved is not None and saved.is_due(self.step):
+                keep(self, saved)
 
     def salvage(self) -> None:
         """After a break: what the last step reached, if no look has seen it yet, judged in no time."""
         if self.state is None or self.seen == self.step:
             return
         with deadline.within(0.0):
-            gap = self._look()
+            gap = self._look(last=True)
         if _finite(gap):
             self._record(gap)
 
-    def _look(self) -> Gap:
+    def _look(self, last: bool) -> Gap:
         """The gap where the run stands, by its own gradient, or, where points are mixed, by the best dual point so far;
         the best point is kept."""
         point = self.method.point(self.program, self.state)
@@ -274,7 +267,7 @@ class _Course:
         if not _finite(own):
             return own
         self.judged = better(self.judged, own.at)
-        gap = own if self.mixture is None else self._by_best_dual(own, self.mixture)
+        gap = own if self.mixture is None else self._by_best_dual(own, self.mixture, last)
         self.proven = better(self.proven, self.judged, point.dual)
         # where the polar is bounds, not a number, or the dual point all points', the gap may favour a worse network:
         # the objective decides
@@ -284,13 +277,16 @@ class _Course:
         self.best_gap = min(self.best_gap, gap.absolute)
         return gap
 
-    def _by_best_dual(self, own: Gap, mixture: Mixture) -> Gap:
-        """The gap by whatever proves most: a mixture of the gradients seen, where that promises to."""
+    def _by_best_dual(self, own: Gap, mixture: Mixture, last: bool) -> Gap:
+        """The gap by whatever proves most: a mixture of the gradients seen, where that promises to, by much or to the
+        end."""
         mixture.add(own.at.theta, own.pull)
         known = -math.inf if self.judged is None else self.judged.lower
         open_gap = own.primal - known
         if self.limits.tol < open_gap / abs(own.primal) < _CLOSE:
-            theta = mixture.better(known, _WORTH_PROVING * open_gap)
+            to_the_end = max(open_gap - self.limits.tol * abs(own.primal), _WORTH_THE_END * open_gap)
+            worth = _WORTH_THE_END * open_gap if last else min(_WORTH_PROVING * open_gap, to_the_end)
+            theta = mixture.better(known, worth)
             if theta is not None:
                 self.judged = better(self.judged, judged(self.program, theta, final=False))
         return own if self.judged is None else replace(own, at=self.judged)

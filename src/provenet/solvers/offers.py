@@ -17,8 +17,9 @@ _CALLS = 3e6  # what the calls of a step take, however small its products
 _LARGE = 2e8  # a product beyond this runs at twice the speed
 _DENSE = 1e11  # multiply-adds of A(Z) up to which stacks are worked on
 _BYTE = 2.0  # to read a byte from memory
+_EIGEN = 50.0  # times the cube of its side: the work of an eigenproblem, in units of fast products
 _FEW_ROWS = 512
-_LOSS, _SHIFT = 6e6, 8e6  # what the calls of a loss that is not quadratic take, and those for the best free intercept
+_SHIFT = 8e6  # what the calls for the best free intercept take
 _OPEN = 64.0  # gates that are open at an optimum, at most, about
 _USUAL = 0.01  # of β_max: the β for which steps are told; they grow with the root of what it is below
 
@@ -74,8 +75,25 @@ class Task:
     def crowding(self) -> float:
         """First layers' weights, behind all gates, for each row of predictions: where many, curvature is uneven."""
         op = self.program.operator
-        gates = 1.0 if self.program.loss.quadratic else self.open_share
-        return gates * op.n_gates * op.p / self.rows
+        return op.n_gates * op.p / self.rows
+
+    @property
+    def open_crowding(self) -> float:
+        """The same, behind the gates that matter."""
+        return self.open_share * self.crowding
+
+    @property
+    def width(self) -> int:
+        """Of second layers, in outputs."""
+        op = self.program.operator
+        return max(op.q // op.output_shape[-1], 1)
+
+    @property
+    def prox(self) -> float:
+        """The work of a gauge's prox: an eigenproblem a gate, of its smaller side."""
+        op = self.program.operator
+        side = min(op.p, op.q)
+        return _EIGEN * op.n_gates * side**3 if side > 1 else 0.0
 
     @property
     def open_share(self) -> float:
@@ -83,15 +101,9 @@ class Task:
         return min(1.0, _OPEN / self.program.operator.n_gates)
 
     @property
-    def outputs(self) -> float:
-        """Numbers of a prediction, at which losses are looked up one by one."""
-        return self.rows * self.program.operator.output_shape[-1]
-
-    @property
-    def loss_calls(self) -> float:
-        """The work of a loss's value and slope, however few the outputs."""
-        loss = self.program.loss
-        return (0.0 if loss.quadratic else _LOSS) + (_SHIFT if loss.free else 0.0)
+    def intercept(self) -> float:
+        """The work for the best free intercept, however few the outputs."""
+        return _SHIFT if self.program.loss.free else 0.0
 
     @property
     def only_neurons(self) -> bool:

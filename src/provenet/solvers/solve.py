@@ -13,11 +13,12 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
-from provenet import batches, deadline, memory
+from provenet import batches, deadline, memory, ranks
 from provenet.certificates import Certificate, check_same_data, judged, network_certificate
 from provenet.formulation.sharded import in_shards
 from provenet.gauges import BoundKind
 from provenet.problem import Problem, Program
+from provenet.ranks.context import anywhere
 from provenet.reductions import STANDARD, Inside, reduced
 from provenet.solvers.cones.tidy import tidied
 from provenet.solvers.grow import grown
@@ -103,6 +104,9 @@ def solve_quietly(
 ) -> Solution:
     """`solve`, for those who look at the status themselves."""
     _check_limits(limits)
+    if problem.program.operator.shards.spread is not (ranks.current() is not None):
+        where = "in" if problem.program.operator.shards.spread else "out"
+        raise ValueError(f"problem: it was posed {where}side of provenet.ranks.joined(), and must be solved there.")
     begin = start.factors if isinstance(start, Solution) else start
     if isinstance(begin, nn.Module):
         begin = problem.factors(begin)
@@ -110,6 +114,8 @@ def solve_quietly(
         _check_start(problem.program, begin)
 
     limit = memory.as_bytes(memory_limit)
+    if limit is not None and problem.program.operator.shards.spread:
+        raise ValueError("memory_limit: it cannot go with several processes; start more of them, with fewer rows each.")
     if limit is not None and problem.memory is not None and limit != problem.memory.limit:
         problem = in_shards(problem, limit)
 
@@ -136,20 +142,35 @@ def _solved(
 ) -> Solution:
     """With the gates it has."""
     scale = problem.units.value
-    tell = None if callback is None else lambda record: callback(_in_user_units(record, scale))
+    tell = _heard(callback, scale)
     # a hair below tol, so that the recomputed certificate, with its own rounding, still holds
     tol, asked, seconds = limits.tol, method, limits.max_seconds
     if isinstance(method, Method):
         method = method.in_units(problem.units)
+    posed = replace(problem, program=problem.program.remembering())  # what the run has met, its proof meets again
     with batches.within(limit if problem.memory is None else problem.memory.left):
         with deadline.within(seconds):
-            done, name = _run(problem.program, method, replace(limits, tol=0.9 * tol), begin, tell)
+            done, name = _run(posed.program, method, replace(limits, tol=0.9 * tol), begin, tell)
         with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(seconds, done.seconds)):
-            certificate = _proven(problem, done, tol)
+            certificate = _proven(posed, done, tol)
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
     lower = max(certificate.dual, -math.inf if done.proven is None else done.proven.lower * scale)
     return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history, lower, asked)
+
+
+def _heard(callback: Callback | None, scale: float) -> Callback | None:
+    """Records in the user's units; where several processes work together, what one of them answers is for all."""
+    group = ranks.current()
+    if callback is None and group is None:
+        return None
+
+    def tell(record: Record) -> bool:
+        stop = callback is not None and bool(callback(_in_user_units(record, scale)))
+        stop = stop or (group is not None and group.interrupted)
+        return bool(anywhere(torch.tensor([stop]))[0])
+
+    return tell
 
 
 def _for_the_proof(max_seconds: float | None, used: float) -> float | None:
@@ -172,7 +193,7 @@ def _proven(problem: Problem, done: Run, tol: float) -> Certificate:
 def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certificate:
     """By the network's own gradient, or by the run's dual point where that proves more: checked anew on the whole
     program, or, if time is up, as the judge has bounded it in the run."""
-    program, inside = reduced(problem.program.remembering(), (Inside(),))
+    program, inside = reduced(problem.program, (Inside(),))
     if tidy:
         done.factors = tidied(program, done.factors, 0.9 * tol)
     done.factors = inside.factors(done.factors)

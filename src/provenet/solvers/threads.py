@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from math import prod
 
 import torch
 from threadpoolctl import ThreadpoolController
@@ -17,8 +16,7 @@ _WORTH_SHARING = 2e8  # multiply-adds of one matrix product
 
 def product_size(program: Program) -> float:
     """Multiply-adds of A(Z)."""
-    op = program.operator
-    return float(prod(op.output_shape)) * op.n_gates * op.p
+    return program.operator.product_size
 
 
 @contextmanager

@@ -27,3 +27,8 @@ __all__ = [
     "check_states",
     "problem_bank",
 ]
+
+
+def __dir__() -> list[str]:
+    """What is public, and nothing else."""
+    return __all__

@@ -40,7 +40,7 @@ def _check_found(problem: Problem, count: int) -> None:
     assert vectors is not None
     assert bool(torch.isfinite(vectors).all())
     assert bool(vectors.any(1).all())
-    group = torch.zeros(len(vectors), dtype=torch.long) if problem.gates.group is None else problem.gates.group
+    group = problem.gates.own
     for b, rows in enumerate(problem.on_data.groups):
         own = group == b
         assert 1 <= int(own.sum()) <= count

@@ -103,4 +103,6 @@ def _check_rounding(operator: Operator, generator: torch.Generator) -> None:
         error = rough.adjoint(residual).double() - exact.adjoint(residual.double())
         hidden = float(torch.linalg.matrix_norm(error, 2).max())
         bound = rough.rounding(residual)
+        least = torch.finfo(torch.float32).eps * float(torch.linalg.matrix_norm(exact.adjoint(residual.double())).max())
+        assert least <= bound, f"rounding: {bound:.3e} is less than eps times the size of A*R, {least:.3e}"
         assert hidden <= bound, f"rounding: {hidden:.3e} is hidden, but the bound says {bound:.3e}"

@@ -24,3 +24,8 @@ from provenet.verify.standard import Standard
 from provenet.verify.types import Data, Statement, Verdict, Weights
 
 __all__ = ["Data", "Standard", "Statement", "Verdict", "Weights", "verify"]
+
+
+def __dir__() -> list[str]:
+    """What is public, and nothing else."""
+    return __all__

@@ -36,7 +36,7 @@ def best(prediction: Array, Y: Array, w: Array, loss: str, delta: float, own: Ar
         return np.asarray((w * LOSSES[loss](prediction + b, Y, delta)[1]).sum(axis=0))
 
     if loss == "softmax":
-        return _newton(prediction, Y, w, own, slope)
+        return _newton(prediction, w, own, slope)
     distance = Y - prediction
     if loss == "logistic":
         if not ((Y == 0).any(axis=0) & (Y == 1).any(axis=0)).all():  # a column of one class has no best b
@@ -54,7 +54,7 @@ def best(prediction: Array, Y: Array, w: Array, loss: str, delta: float, own: Ar
     return np.asarray(low)
 
 
-def _newton(prediction: Array, Y: Array, w: Array, own: Array, slope: Callable[[Array], Array]) -> Array:
+def _newton(prediction: Array, w: Array, own: Array, slope: Callable[[Array], Array]) -> Array:
     """Of softmax, from the network's own b: as long as classes get closer to what they should have."""
     b, g = own, slope(own)
     for _ in range(_NEWTON):

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
-from provenet.gauges.base import Bounds, R_co, RegionGauge
+from provenet.gauges.base import NOTHING, Asked, Bounds, R_co, RegionGauge
 from provenet.gauges.cones.nuclear import ConeNuclear
 from provenet.gauges.prox.mixed import norms
 from provenet.variable import Factors, Stack
@@ -33,8 +32,8 @@ class ConeColumns(RegionGauge[R_co]):
     def polar(self, stack: Stack) -> Bounds:
         return _largest_column(self.apart(stack.shape[2]).polar(_columns(stack)), stack.shape[2])
 
-    def largest(self, stack: Stack, against: float = torch.inf) -> Bounds:
-        return _largest_column(self.apart(stack.shape[2]).largest(_columns(stack), against), stack.shape[2])
+    def largest(self, stack: Stack, asked: Asked = NOTHING) -> Bounds:
+        return _largest_column(self.apart(stack.shape[2]).largest(_columns(stack), asked), stack.shape[2])
 
 
 def _columns(stack: Stack) -> Stack:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from provenet.cones import Table, cone_pca
 from provenet.cones.values import factorised, split
-from provenet.gauges.base import BoundKind, Bounds, ConeGauge, Gauge, R_co
+from provenet.gauges.base import NOTHING, Asked, BoundKind, Bounds, ConeGauge, Gauge, R_co
 from provenet.gauges.prox.nuclear import NuclearNorm
 from provenet.space import Space
 from provenet.variable import Factors, Stack, factorise
@@ -67,17 +67,17 @@ class ConeNuclear(ConeGauge[R_co]):
         # one output: the lower bounds of all are wanted, and cost nothing beside the upper ones
         return self._tightened(stack, enough, each=stack.shape[2] == 1)
 
-    def largest(self, stack: Stack, against: float = torch.inf) -> Bounds:
-        return self._tightened(stack, 0.0, each=False, against=against)
+    def largest(self, stack: Stack, asked: Asked = NOTHING) -> Bounds:
+        return self._tightened(stack, 0.0, each=False, asked=asked)
 
-    def _tightened(self, stack: Stack, enough: float, each: bool, against: float = torch.inf) -> Bounds:
+    def _tightened(self, stack: Stack, enough: float, each: bool, asked: Asked = NOTHING) -> Bounds:
         """``each``: down to ``enough``, whatever the largest is."""
         rough = NuclearNorm().polar(stack).upper
         lower, upper = torch.zeros_like(rough), rough.clone()
         kind, peaks = BoundKind.DETERMINISTIC, self.region.inside.clone()
         for gates, table in self.region.tables:
             found = (_ordered if table.exact(stack.shape[2]) else _together)(
-                table, stack[gates], rough[gates], enough if each else max(enough, float(lower.max())), each, against
+                table, stack[gates], rough[gates], enough if each else max(enough, float(lower.max())), each, asked
             )
             lower[gates], upper[gates] = found.lower, found.upper
             kind = found.kind if len(gates) == len(stack) else _kind(lower, upper)
@@ -90,7 +90,7 @@ class ConeNuclear(ConeGauge[R_co]):
         return u, unit(torch.bmm(stack.mT, u[:, :, None]).squeeze(2))
 
 
-def _ordered(table: Table, stack: Stack, rough: Tensor, enough: float, each: bool, against: float) -> Bounds:
+def _ordered(table: Table, stack: Stack, rough: Tensor, enough: float, each: bool, asked: Asked) -> Bounds:
     """Where bounds are exact: the largest spectral norms first, a few gates at a time."""
     if stack.shape[2] > 1 and len(table.signs) <= _KEEP_FACES:
         _ = table.faces  # kept for the next time
@@ -108,14 +108,16 @@ def _ordered(table: Table, stack: Stack, rough: Tensor, enough: float, each: boo
     return Bounds(lower, upper, kind)
 
 
-def _together(table: Table, stack: Stack, rough: Tensor, enough: float, each: bool, against: float) -> Bounds:
+def _together(table: Table, stack: Stack, rough: Tensor, enough: float, each: bool, asked: Asked) -> Bounds:
     """Where bounds are dear: what a local search finds in any gate says which gates need a good one."""
+    enough = max(enough, asked.enough)
     gates = torch.nonzero(rough > enough).flatten()
     lower, upper = torch.zeros_like(rough), rough.clone()
     if gates.numel() == 0:
         return Bounds(lower, upper, BoundKind.DETERMINISTIC)
     some = table.restrict(gates)
-    found = cone_pca(some, stack[gates], enough, tolerance=_TOLERANCE, largest_only=True, against=against)
+    against, lost = asked.against, asked.lost
+    found = cone_pca(some, stack[gates], enough, tolerance=_TOLERANCE, largest_only=True, against=against, lost=lost)
     lower[gates], upper[gates] = found.lower, torch.minimum(found.upper, rough[gates])
     peaks = table.inside.clone()
     peaks[gates] = found.u

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from provenet.cones import Table
-from provenet.gauges.base import BoundKind, Bounds, Gauge
+from provenet.gauges.base import NOTHING, Asked, BoundKind, Bounds, Gauge
 from provenet.gauges.cones.nuclear import ConeNuclear
 from provenet.gauges.prox.nuclear import NuclearNorm
 from provenet.variable import Stack
@@ -47,7 +47,7 @@ class SpikeFree(ConeNuclear[Table]):
             kind = general.kind
         return Bounds(torch.minimum(lower, upper), upper * self.stretch, kind)
 
-    def largest(self, stack: Stack, against: float = torch.inf) -> Bounds:
+    def largest(self, stack: Stack, asked: Asked = NOTHING) -> Bounds:
         return self.polar(stack)
 
     def atom(self, stack: Stack) -> tuple[Tensor, Tensor]:

@@ -11,17 +11,13 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from provenet.operators.bases.axes import Axes
+from provenet.operators.bases.rank import axes_of
+from provenet.ranks import Whole
 from provenet.space import Placed, Space
 from provenet.variable import Factors, Stack
 
 Backward = Callable[[Tensor], tuple[Tensor, Tensor]]
-
-
-class Axes(NamedTuple):
-    """Directions of first layers, the columns of an orthonormal V (p, p), and the data's second moments along them."""
-
-    basis: Tensor
-    moments: Tensor
 
 
 class GatedRows(NamedTuple):
@@ -49,6 +45,11 @@ class Operator(Placed, ABC):
     @property
     def dtype(self) -> torch.dtype:
         return self.space.dtype
+
+    @property
+    def shards(self) -> Whole:
+        """How samples are cut, and sums over them taken."""
+        return Whole(self.output_shape[0])
 
     def once(self) -> Self:
         """The same for a single product: nothing is prepared that would pay only later."""
@@ -86,6 +87,12 @@ class Operator(Placed, ABC):
 
     def principal_axes(self) -> Axes | None:
         """The data's, where they have such, and finding them pays; then there is `turned`."""
+        rows = self.axis_rows
+        return None if rows is None else axes_of(rows)
+
+    @property
+    def axis_rows(self) -> Tensor | None:
+        """Rows (…, p) whose second moments are the data's, where they are there."""
         return None
 
     def turned(self, basis: Tensor) -> Operator:
@@ -131,7 +138,7 @@ class Operator(Placed, ABC):
 
     @abstractmethod
     def rounding(self, residual: Tensor) -> float:
-        """A bound of ‖fl(A_k*R) − A_k*R‖₂ over all k: what rounding can hide from the polar."""
+        """A bound of ‖fl(A_k*R) − A_k*R‖_F over all k: what rounding can hide from the polar; eps‖A_k*R‖_F at least."""
 
     @abstractmethod
     def restrict(self, gates: Tensor) -> Operator:
@@ -165,6 +172,11 @@ class Operator(Placed, ABC):
     def _work_on_features(self) -> float:
         """The same, where features are there: one product with them."""
         return float(self.kernel_rows) * self.p * max(self.q // self.output_shape[-1], 1)
+
+    @property
+    def product_size(self) -> float:
+        """Multiply-adds of A(Z)."""
+        return float(self.kernel_rows) * self.output_shape[-1] * self.n_gates * self.p
 
     @property
     def stack_shape(self) -> tuple[int, int, int]:

@@ -14,9 +14,9 @@ from typing_extensions import Self
 
 from provenet import batches
 from provenet.operators.bases import lanes
-from provenet.operators.bases.base import Axes, Backward, Operator
+from provenet.operators.bases.base import Backward, Operator
 from provenet.operators.bases.batched import NeuronsByBatch
-from provenet.operators.bases.rank import axes_of, is_affordable, paying_span
+from provenet.operators.bases.rank import is_affordable, paying_span
 from provenet.operators.bases.samples import BoundedBySamples
 from provenet.space import Space
 from provenet.variable import Factors, Stack
@@ -78,8 +78,9 @@ class FeatureOperator(BoundedBySamples):
         left, right = slopes
         return left, (right if self.cells_first else right.transpose(1, 2)).reshape(-1, self.q)
 
-    def principal_axes(self) -> Axes | None:
-        return axes_of(self.features)
+    @property
+    def axis_rows(self) -> Tensor:
+        return self.features
 
     def turned(self, basis: Tensor) -> FeatureOperator:
         return self._with(features=self.features @ basis)

@@ -18,7 +18,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from provenet import batches, memory
-from provenet.operators.bases.base import Axes, Operator
+from provenet.operators.bases.base import Operator
 from provenet.operators.bases.batched import BatchedOperator
 from provenet.operators.bases.features import FeatureOperator, narrowed
 from provenet.variable import Factors, Stack
@@ -125,8 +125,9 @@ class PooledOperator(BatchedOperator):
         pooled = self.pooled(rows, factors).transpose(0, 1)  # (N, b, a)
         return torch.bmm(pooled, right if self.cells_first else right.transpose(1, 2))
 
-    def principal_axes(self) -> Axes | None:
-        return None if self.kept is None else self.kept.principal_axes()
+    @property
+    def axis_rows(self) -> Tensor | None:
+        return None if self.kept is None else self.kept.axis_rows
 
     def turned(self, basis: Tensor) -> Operator:
         return super().turned(basis) if self.kept is None else self.kept.turned(basis)

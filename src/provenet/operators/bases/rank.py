@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.operators.bases.base import Axes
+from provenet.operators.bases.axes import Axes
 
 _ROWS = 2**16  # at a time, where they pass through a factorisation
 _MOST_AXES = 2_000  # an eigenproblem of this size takes seconds
@@ -45,10 +45,23 @@ def axes_of(rows: Tensor) -> Axes | None:
     """Eigenvectors (p, p) and eigenvalues (p,), falling, of the second moments of rows (…, p), in their precision; of
     evenly spaced ones where there are many.  None where p is large, or there is no time."""
     p = rows.shape[-1]
-    flat = rows.reshape(-1, p)
-    stride = max(1, len(flat) // (_TYPICAL * p))
-    flat = flat[::stride]
-    if p > _MOST_AXES or not deadline.affords(flat.numel() * p + 10.0 * p**3):
-        return None
-    values, vectors = torch.linalg.eigh((flat.T @ flat).to(torch.float64).mul_(stride))
-    return Axes(vectors.flip(1).to(rows.dtype).contiguous(), values.flip(0).clamp_min(0).to(rows.dtype))
+    stride = typical_stride(rows.numel() // max(p, 1), p)
+    return None if stride is None else axes_from(moments_of(rows, stride), rows.dtype)
+
+
+def typical_stride(count: int, p: int) -> int | None:
+    """Every how many of so many rows are looked at for their axes; None where that does not pay."""
+    stride = max(1, count // (_TYPICAL * p))
+    affordable = p <= _MOST_AXES and deadline.affords(float(count) // stride * p * p + 10.0 * p**3)
+    return stride if affordable else None
+
+
+def moments_of(rows: Tensor, stride: int) -> Tensor:
+    """Second moments (p, p) of rows (…, p), every ``stride``-th for as many, in float64."""
+    flat = rows.reshape(-1, rows.shape[-1])[::stride]
+    return (flat.T @ flat).to(torch.float64).mul_(stride)
+
+
+def axes_from(moments: Tensor, dtype: torch.dtype) -> Axes:
+    values, vectors = torch.linalg.eigh(moments)
+    return Axes(vectors.flip(1).to(dtype).contiguous(), values.flip(0).clamp_min(0).to(dtype))

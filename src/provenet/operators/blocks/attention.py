@@ -102,7 +102,18 @@ class LinearAttention(MomentOperator):
         return (vectors @ x.transpose(1, 2)) @ x
 
     def neuron_numbers(self) -> int:
-        return 2 * self.d * (1 if self.mean else min(self.s, self.outputs))
+        return 2 * self.d * self._vectors
+
+    @property
+    def neuron_work(self) -> float:
+        """Through W₁, the Gram matrix or the tokens, and W₂."""
+        gram = min(self.d, 2 * self.s)
+        return float(self.n) * self._vectors * self.d * (self.d + gram + self.outputs)
+
+    @property
+    def _vectors(self) -> int:
+        """Of the side with fewer, a sample."""
+        return 1 if self.mean else min(self.s, self.outputs)
 
 
 class GatedAttention(MomentOperator):

@@ -11,9 +11,9 @@ from torch import Tensor
 from typing_extensions import Self
 
 from provenet import batches
-from provenet.operators.bases.base import Axes, Backward, GatedRows, Operator
+from provenet.operators.bases.base import Backward, GatedRows, Operator
 from provenet.operators.bases.features import FeatureOperator
-from provenet.operators.bases.rank import axes_of, is_affordable, paying_span
+from provenet.operators.bases.rank import is_affordable, paying_span
 from provenet.space import Space
 from provenet.variable import Factors, Stack
 
@@ -36,6 +36,8 @@ class MLPOperator(Operator):
 
     has_kernel = True
     narrows = True
+    remembered = ("_masks",)
+    _masks: tuple[Tensor, dict[tuple[int, int], Tensor]] | None = None
 
     def __init__(self, X: Tensor, pattern: Tensor, outputs: int):
         self.X, self.space = X.contiguous(), Space.of(X)
@@ -127,15 +129,16 @@ class MLPOperator(Operator):
         return left, right
 
     def _seen(self, factors: Factors, rows: slice) -> _Tile:
-        mask = self._mask(factors, rows)
+        mask = self._kept_mask(factors, rows)
         return _Tile(rows, mask, self._hidden(factors, rows, mask))
 
     def alone(self, factors: Factors, rows: slice) -> Tensor:
         hidden = self._hidden(factors, rows, self._mask(factors, rows))
         return hidden.unsqueeze(2) * factors.right.unsqueeze(1)
 
-    def principal_axes(self) -> Axes | None:
-        return axes_of(self.X)
+    @property
+    def axis_rows(self) -> Tensor:
+        return self.X
 
     def turned(self, basis: Tensor) -> MLPOperator:
         return self._with(X=self.X @ basis)
@@ -161,6 +164,19 @@ class MLPOperator(Operator):
         """D_{k(j)} on some rows, (N, rows); None where all is open."""
         opened = self._opened
         return None if opened is None else opened[:, rows].index_select(0, factors.gate).to(self.dtype)
+
+    def _kept_mask(self, factors: Factors, rows: slice) -> Tensor | None:
+        """`_mask`, remembered while neurons stay behind the same gates: step after step asks for it."""
+        if self.all_open or 2 * factors.n_neurons * self.n * self.dtype.itemsize > batches.KEPT:
+            return self._mask(factors, rows)
+        if self._masks is None or not torch.equal(self._masks[0], factors.gate):
+            self._masks = factors.gate, {}
+        known, where = self._masks[1], (rows.start, rows.stop)
+        if where not in known:
+            mask = self._mask(factors, rows)
+            assert mask is not None
+            known[where] = mask
+        return known[where]
 
     @cached_property
     def _opened(self) -> Tensor | None:

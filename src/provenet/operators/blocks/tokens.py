@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from provenet.operators.bases.base import Axes, Operator
+from provenet.operators.bases.base import Operator
 from provenet.operators.bases.pooled import PooledOperator
 from provenet.operators.blocks.mlp import MLPOperator
 from provenet.operators.wrappers.base import Wrapper
@@ -98,8 +98,9 @@ class TokenRowsOperator(Wrapper):
         total = float((self.sizes * by_sample).sum())
         return super().rounding(residual) + _TRANSFORM_DEPTH * torch.finfo(self.dtype).eps * total
 
-    def principal_axes(self) -> Axes | None:
-        return self.inner.principal_axes()
+    @property
+    def axis_rows(self) -> Tensor | None:
+        return self.inner.axis_rows
 
     def turned(self, basis: Tensor) -> TokenRowsOperator:
         return self._with(inner=self.inner.turned(basis))

@@ -13,7 +13,7 @@ import torch
 from provenet import deadline
 from provenet.gauges import ConeGauge
 from provenet.problem import Program
-from provenet.solvers.cones.face_newton import improved
+from provenet.solvers.cones.newton import improved
 from provenet.solvers.cones.second_layers import best_second_layers, distinct
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.needs import CONES, TABLE

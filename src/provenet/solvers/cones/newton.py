@@ -25,6 +25,7 @@ from provenet.variable import Factors
 _ROUNDS = 5  # of adding walls
 _TRIES = 6  # dampings
 _DAMPINGS, _MORE = 4, 10.0  # of a Hessian along the faces
+_LITTLE = 1e-3  # damping, near a point that is stationary
 _STILL = 1e-11  # a steepest descent below this part of β·‖weights‖ is zero
 _FLAT = 1e-14  # a promised decrease below this part of the objective drowns in rounding
 _BACKTRACKS = 40
@@ -45,6 +46,19 @@ def face_step(program: Program, region: Region, at: Place, damping: float, setti
     """One descending step; ``settings`` are for programs whose Hessian is too large even along the faces."""
     slope = gradient(program, at)
     return _formed(program, region, at, slope, damping) or _applied(program, region, at, slope, damping, settings)
+
+
+def improved(program: Program, region: Region, at: Place, steps: int) -> Place:
+    """``at`` after up to ``steps`` descending steps."""
+    damping = _LITTLE
+    for _ in range(steps):
+        if at.factors.n_neurons == 0 or deadline.over():
+            break
+        move = face_step(program, region, at, damping, NewtonSettings())
+        if move.stuck or not move.place.value < at.value:
+            break
+        at, damping = move.place, move.damping
+    return at
 
 
 def _formed(program: Program, region: Region, at: Place, slope: Tensor, damping: float) -> FaceMove | None:
@@ -166,5 +180,7 @@ def _downhill(program: Program, region: Region, at: Place, slope: Tensor, steepe
         moved = torch.cat([landed, there.factors.right], 1) - torch.cat([factors.left, factors.right], 1)
         if there.value < at.value + 0.1 * float((slope * moved).sum()):
             return FaceMove(there, damping)
+        if deadline.over():
+            return FaceMove(at, damping)
         length /= 2
     return FaceMove(at, damping, stuck=True)

@@ -66,7 +66,7 @@ class IPM(Method[IPMState]):
         """A Newton matrix of the unknowns a step; few steps, whatever β is."""
         op = task.program.operator
         unknowns, n = unknowns_of(op), min(task.rows, op.n_gates * op.p)
-        step = 0.6 * unknowns * n * (n + unknowns) * op.q + n**3 / 6
+        step = 1.2 * unknowns * n * (n + unknowns) * op.q + n**3 / 6
         return Offer(self.memory(task.program), 0.0, step, 2 * task.decades, not task.only_neurons)
 
     def init(self, program: Program, start: Factors | None) -> IPMState:

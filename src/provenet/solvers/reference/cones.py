@@ -22,8 +22,8 @@ from provenet.cones import Table, project
 from provenet.cones.facets import facets
 from provenet.gauges import ConeGauge
 from provenet.problem import Program
-from provenet.solvers.cones.face_newton import improved
 from provenet.solvers.cones.frank_wolfe import fully_corrected, merge
+from provenet.solvers.cones.newton import improved
 from provenet.solvers.interior.copositive.rounding import neurons as neurons_of
 from provenet.solvers.interior.copositive.walls import TIGHT_FACETS, Walls, are_tight
 from provenet.solvers.needs import TABLE

@@ -29,7 +29,7 @@ from provenet.solvers.stacks.scale import gradient_curvature
 from provenet.variable import Factors, Stack
 
 _FACTORISATIONS = 4  # until ρ has settled
-_PROX, _PROX_EACH = 2.2e7, 3e3  # work of a loss's prox found by Newton's steps: however small, and for each output
+_PROX = 4e6  # work of a loss's prox that is found by Newton's steps, for each output, however few rows
 _FREE = 1.6  # times as many steps with a free intercept
 _MOST_ROWS = 20_000  # of a kernel that is worth its factorisation
 
@@ -75,17 +75,18 @@ class ADMM(Method[ADMMState]):
         return n * n * program.operator.dtype.itemsize + 7 * program.operator.stack_bytes
 
     def offer(self, task: Task) -> Offer:
-        """A few factorisations of the kernel, then a prox, A, A* and a solve a step."""
+        """A few factorisations of the kernel, then a prox, A, A* and a solve a step.  Gates that stay closed hold it up
+        as much as others do, and a large β makes it no quicker."""
         op, loss = task.program.operator, task.program.loss
         rows = task.rows
         setup = 0.5 * rows**2 * op.n_gates * min(op.p, 1 + op.p / op.n_gates) + _FACTORISATIONS * rows**3 / 12
-        steps = 2.5 * task.decades**2 if loss.quadratic else 30 * (1 + task.crowding / 8) * task.decades
-        prox = 0.0 if loss.quadratic or loss.kink is not None else _PROX + _PROX_EACH * task.outputs
+        crowded = 1 + task.crowding / (8 if loss.quadratic else 24)
+        steps = (2.5 * task.decades**2 if loss.quadratic else 28 * task.decades) * crowded * max(task.hardship, 1.0)
         steps *= _FREE if loss.free else 1.0
-        step = 2 * task.product + rows**2 * op.output_shape[-1] + prox
-        return Offer(
-            self.memory(task.program), setup, step, steps * task.hardship, rows <= _MOST_ROWS and not task.only_neurons
-        )
+        c = op.output_shape[-1]
+        prox = 0.0 if loss.quadratic or loss.kink is not None else _PROX * (1 + c)
+        step = 2 * task.product + task.prox + rows**2 * c + prox
+        return Offer(self.memory(task.program), setup, step, steps, rows <= _MOST_ROWS and not task.only_neurons)
 
     def ends(self, program: Program[Any]) -> bool:
         return False  # its last digits may take very long

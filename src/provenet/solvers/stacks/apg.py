@@ -26,8 +26,8 @@ from provenet.variable import Factors, Stack
 _NEAR = 0.99  # of β: a closed gate whose polar is above it may open soon
 _DOUBLINGS = 200  # of L, in a step
 _HAIR = 1e-15  # of a prediction: what rounding may change in it
-_EACH_OUTPUT = 300.0  # work of a loss and its slope for each number of a prediction
-_KINKED = 10  # times as many steps where curvature ends at a kink
+_CALLS = 2e6  # what the calls of a step take beyond those of others
+_WORKING = 2  # times as many gates as are open are worked on, about
 _ENTERING = 0.25  # of all gates: so many closed ones may enter at a look, those with the largest polar
 
 
@@ -62,15 +62,17 @@ class APG(Method[APGState]):
         return 6 * program.operator.stack_bytes
 
     def offer(self, task: Task) -> Offer:
-        """A and A* on the gates in use, and now and then a step once more.  It crawls where curvature is far from even;
-        norms other than weight decay's have nothing else to finish."""
-        loss, crowding = task.program.loss, task.crowding**2
-        each = 75 * (1 + crowding / 4) if loss.quadratic else 120 * (1 + crowding / 60)
-        steps = (1 if loss.kink is None else _KINKED) * each * task.decades * task.hardship
-        used = 1.0 if loss.quadratic else task.open_share
+        """A and A* on the gates in use, now and then a step once more, and all gates at each look.  Few steps where
+        there are many rows for each weight; it crawls where curvature is far from even.  Norms other than weight
+        decay's have nothing else to finish."""
+        loss, crowding = task.program.loss, task.open_crowding
+        bent = 1 + crowding**2 / (4 if loss.quadratic else 60)
+        each = task.width**0.5 * (20 + 80 * min(1.0, (8 * crowding * task.width) ** 0.5) * bent)
+        kinked = 1.0 if loss.kink is None else 1 + crowding  # times as many, where curvature ends at a kink
+        steps = kinked * each * task.decades * max(task.hardship, 0.4)
+        used = min(1.0, _WORKING * task.open_share)
+        step = (used + 2 / self.check_every) * task.product + used * task.prox + _CALLS + task.intercept
         finishes = not NUCLEAR.of(task.program)
-        losses = 0.0 if loss.quadratic else task.loss_calls + _EACH_OUTPUT * task.outputs
-        step = 1.5 * task.product * used + losses
         return Offer(self.memory(task.program), 0.0, step, steps, not task.only_neurons, finishes)
 
     def init(self, program: Program[ProxGauge], start: Factors | None) -> APGState:

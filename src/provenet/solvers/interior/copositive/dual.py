@@ -20,8 +20,8 @@ from provenet.cones.search import climb
 from provenet.gauges import ConeGauge
 from provenet.gauges.spectral import spectral_norms
 from provenet.problem import Program
-from provenet.solvers.cones.face_newton import improved
 from provenet.solvers.cones.frank_wolfe import fully_corrected
+from provenet.solvers.cones.newton import improved
 from provenet.solvers.interior.copositive.barrier import Barrier
 from provenet.solvers.interior.copositive.bound import proven
 from provenet.solvers.interior.copositive.cuts import Cuts

@@ -77,14 +77,25 @@ def _towards(now: _Sized, target: Tensor) -> _Sized | None:
 def _hessian(program: Program, here: Coordinates, directions: Factors, prediction: Tensor) -> Tensor:
     """(N, N), of as many samples as fit into a batch, scaled to all; in float32, as it only guides.  A free intercept
     stays where it is: that overstates the curvature, never the other way."""
-    loss, prediction = program.loss.plain, program.loss.at_best(prediction)
-    n, each = len(prediction), prediction[0].numel()
+    shards, each = program.operator.shards, prediction[0].numel()
+    rows = batches.count(directions.n_neurons * each, batches.BATCH, torch.float32.itemsize)
+    prediction = program.loss.at_best(prediction)
+    return shards.add(
+        _of_shard(program, here, directions, prediction, own, max(1, rows // shards.count), shards.count)
+        for own in shards.slices
+    )
+
+
+def _of_shard(
+    program: Program, here: Coordinates, directions: Factors, prediction: Tensor, own: slice, rows: int, shards: int
+) -> Tensor:
+    """Of the samples of a shard, in float64: of so many ``rows``, scaled to all."""
+    n = own.stop - own.start
     total = torch.zeros(directions.n_neurons, directions.n_neurons, dtype=torch.float32)
-    rows = batches.count(directions.n_neurons * each, batches.BATCH, total.itemsize)
-    pieces = [slice(0, n)] if rows >= n else _spaced(n, max(1, rows // _PIECES))
+    pieces = [own] if rows >= n else _spaced(own, rows, max(1, _PIECES // shards))
     for piece in pieces:
         columns = here.alone(directions, piece).to(total.dtype)
-        some = loss.with_data(loss.target[piece], loss.sample_weight[piece]).to(Space.of(total))
+        some = program.loss.some(piece).to(Space.of(total))
         where = prediction[piece].to(total.dtype)
         bent = some.hessian_product(where, columns)
         total.addmm_(columns.flatten(1), bent.flatten(1).T)
@@ -94,6 +105,9 @@ def _hessian(program: Program, here: Coordinates, directions: Factors, predictio
     return total.to(torch.float64).mul_(n / seen)
 
 
-def _spaced(n: int, rows: int) -> list[slice]:
-    starts = [(n - rows) * piece // (_PIECES - 1) for piece in range(_PIECES)]
-    return [slice(start, start + rows) for start in starts]
+def _spaced(own: slice, rows: int, pieces: int) -> list[slice]:
+    """So many ``rows`` of them, in pieces."""
+    each = max(1, rows // pieces)
+    spare = own.stop - own.start - each
+    starts = [own.start + spare * piece // max(pieces - 1, 1) for piece in range(pieces)]
+    return [slice(start, start + each) for start in starts]

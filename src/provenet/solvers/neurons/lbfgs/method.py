@@ -20,12 +20,12 @@ from torch import Tensor
 from provenet import batches
 from provenet.certificates import Gap
 from provenet.problem import Program
-from provenet.solvers.loop import Method, Point
+from provenet.solvers.loop import Kept, Method, Point
 from provenet.solvers.needs import NUCLEAR
 from provenet.solvers.neurons.lbfgs.amplitudes import amplitudes
 from provenet.solvers.neurons.lbfgs.atoms import wanted
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot, spot
-from provenet.solvers.neurons.lbfgs.pairs import Pairs
+from provenet.solvers.neurons.lbfgs.pairs import Pair, Pairs
 from provenet.solvers.neurons.lbfgs.scales import inverse_scales
 from provenet.solvers.neurons.lbfgs.search import wolfe_step
 from provenet.solvers.neurons.place import compress
@@ -37,13 +37,14 @@ _FIRST = 8  # steps to the first look
 _RENEWED = 15  # steps after which scales are looked at anew
 _FINE = 1e-4  # a relative gap from which on float64 pays
 _BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth adding, while the gap is larger
-_PER_GATE = 2.5  # neurons a gate that is open has, about
+_NEURONS = 160.0  # that there are, about, where gates and outputs allow
 _REMEMBERED = 12  # of a limit of memory, one part in so many is for steps that are remembered
 _FEWEST_PAIRS = 5
-_ROWS_CALLS, _CALLS = 9e6, 4e7  # what a step's many small calls take, besides those of the loss: where A is a product
-# with rows behind gates, and elsewhere, where it also takes more steps
-_EACH_OUTPUT = 300.0, 25.0  # work of losses for each number of a prediction, and more for each neuron
 _KINKED = 10  # times as many steps where curvature ends at a kink
+_CALLS = 1.1e7  # what a step's many small calls take, as multiply-adds;
+_BATCHES = 4  # times that, where neurons go through their block batch by batch
+_HESSIANS, _SEEN = 3, 2e6  # of sizes at a look, and the numbers one of them is made of, at most
+_GATED, _OUTPUT = 60.0, 300.0  # the work of a neuron's hidden value, gated, and of an output's loss, without products
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,8 @@ class LBFGS(Method[LBFGSState]):
 
     name = "lbfgs"
     needs = (NUCLEAR,)
+    together = True
+    resumes = True
     check_every = 25
     max_steps = 20_000
     shards = True
@@ -89,32 +92,45 @@ class LBFGS(Method[LBFGSState]):
         op, neurons = program.operator, self._neurons(program)
         if op.in_shards:
             return 0  # the plan of their memory has counted it: it takes what there is
-        data = op.kernel_rows * op.p * 3 + op.held_bytes // 2
-        seen = 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1])
+        share = op.output_shape[0] / op.shards.n  # of all samples, those of this process
+        data = share * (op.kernel_rows * op.p * 3 + op.held_bytes // 2)
+        seen = share * 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1])
         remembered = 4 * self.memory_pairs * neurons * (op.p + op.q)
         return 4 * math.ceil(data + seen + remembered) + 16 * math.prod(op.output_shape) * 8
 
     def offer(self, task: Task) -> Offer:
-        program = task.program
-        op, loss = program.operator, program.loss
-        rows = op.gated_rows is not None
-        look = 2 * task.product / self._rest(task)
-        bent = 3 if loss.quadratic else 1 if loss.kink is None else _KINKED
-        easy, each = (0.0, 55 * task.decades - 30) if rows else (0.5, 100 * task.decades - 50)
-        steps = max(each, 50) * max(task.hardship, easy) * bent
-        alone, with_neurons = _EACH_OUTPUT
-        losses = task.loss_calls + (alone + with_neurons * self._neurons(program)) * task.outputs
-        step = self._step_work(task) + look + losses + (_ROWS_CALLS if rows else _CALLS)
-        return Offer(self.memory(program), 16.0 * op.p**3, step, steps, starts=True)
+        """Steps grow with the root of a first layer's length; where the loss is quadratic, or second layers are wider
+        than the outputs, with how many weights there are for each row, too.  Of quadratic losses at small β much is
+        noise, and many neurons are needed for it."""
+        op, loss = task.program.operator, task.program.loss
+        look = 2 * task.product + self._join_work(task.program)
+        steps = (20 + 3 * op.p**0.5) * (task.decades - 0.5) * max(task.hardship, 0.35)
+        small = min(task.hardship, 1.0)
+        if loss.quadratic or task.width > 1:
+            steps *= task.width**0.25 + 0.5 * task.open_crowding * small
+        if loss.quadratic:
+            steps *= 1 + small**2
+        if loss.kink is not None:
+            steps *= _KINKED
+        calls = _CALLS if op.gated_rows is not None else _BATCHES * _CALLS
+        each = self._step_work(task) + 2 * look / self._rest(task) + calls + task.intercept
+        return Offer(self.memory(task.program), 16.0 * op.p**3, each, steps, starts=True)
 
     def _neurons(self, program: Program) -> float:
         op = program.operator
-        return min(_PER_GATE * min(op.n_gates, 64), float(op.n_gates * min(op.p, op.q)))
+        return float(min(_NEURONS, op.n_gates * min(op.p, op.q, 2 * op.output_shape[-1])))
 
     def _step_work(self, task: Task) -> float:
-        """Two products of all neurons with the data, at twice the speed of float64, and with what is remembered."""
+        """Two products of all neurons with the data, at twice the speed of float64, and with what is remembered; hidden
+        values and the loss once more, entry by entry."""
         op, neurons = task.program.operator, self._neurons(task.program)
-        return neurons * (op.neuron_work + 4.0 * self.memory_pairs * (op.p + op.q))
+        each = op.kernel_rows * (_GATED * neurons * task.width + _OUTPUT * op.output_shape[-1])
+        return neurons * (op.neuron_work + 4.0 * self.memory_pairs * (op.p + op.q)) + each
+
+    def _join_work(self, program: Program) -> float:
+        """Of the small program for all neurons' sizes."""
+        neurons = self._neurons(program)
+        return _HESSIANS * neurons * min(neurons * math.prod(program.operator.output_shape), _SEEN)
 
     def work(self, program: Program) -> float:
         return self._step_work(Task(program, 1.0))
@@ -132,6 +148,31 @@ class LBFGS(Method[LBFGSState]):
         op = here.operator
         fitting = batches.share(_REMEMBERED) // max(2 * neurons * (op.p + op.q) * op.dtype.itemsize, 1)
         return Pairs(min(self.memory_pairs, max(fitting, _FEWEST_PAIRS)))
+
+    def kept(self, state: LBFGSState) -> Kept:
+        factors, pairs = state.at.factors, state.pairs.known
+        tensors = {"left": factors.left, "right": factors.right, "gate": factors.gate}
+        if pairs:
+            steps, changes, _ = zip(*pairs, strict=True)
+            tensors |= {"steps": torch.stack(steps), "changes": torch.stack(changes)}
+        if state.scales is not None:
+            tensors["scales"] = state.scales
+        told = {"age": state.age, "stuck": state.stuck, "exhausted": state.exhausted}
+        return told | {"products": [pair.product for pair in pairs]}, tensors
+
+    def resumed(self, program: Program, kept: Kept) -> LBFGSState:
+        told, tensors = kept
+        factors = Factors(tensors["left"], tensors["right"], tensors["gate"])
+        begun = torch.float32 if self.single else torch.float64
+        here = Coordinates.of(program, begun)
+        here = (here if factors.left.dtype == begun else here.finer(program)).opened(factors.gate)
+        products = told["products"]
+        sides = (tensors["steps"], tensors["changes"], products) if products else ((), (), ())
+        pairs = Pairs(
+            self._nothing(here, factors.n_neurons).most, tuple(Pair(*pair) for pair in zip(*sides, strict=True))
+        )
+        numbers = {name: told[name] for name in ("age", "stuck", "exhausted")}
+        return LBFGSState(here, spot(program, here, factors), pairs, tensors.get("scales"), **numbers)
 
     def step(self, program: Program, state: LBFGSState) -> LBFGSState:
         if state.stuck or state.at.factors.n_neurons == 0:
@@ -192,4 +233,5 @@ class LBFGS(Method[LBFGSState]):
 
     def point(self, program: Program, state: LBFGSState) -> Point:
         factors = compress(state.here.leave(state.at.factors))
+        program.operator.shards.check_same(factors.left, factors.right, factors.gate)
         return Point.of(factors, program.operator.forward_factors(factors))

@@ -20,7 +20,7 @@ def inverse_scales(program: Program, here: Coordinates, at: Spot, seed: int) -> 
     """(N, p + q)."""
     loss, factors = program.loss, at.factors
     curvature = (loss.local_curvature(at.prediction) * loss.sample_weight).view_as(loss.weight)
-    signs = here.operator.space.randn(*at.prediction.shape, seed=seed).sign()
+    signs = here.operator.space.move(here.operator.shards.randn(*at.prediction.shape, seed=seed)).sign()
     left, right = here.adjoint_factors(signs * curvature.sqrt().to(here.dtype), factors)
     first, second = left.square(), right.square()
     along = first.mean(0) if here.moments is None else here.moments

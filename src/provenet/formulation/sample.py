@@ -1,0 +1,68 @@
+"""Some samples of all processes, the same for each: what samplers of gates look at, where rows are spread."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from provenet.blocks.rows import Rows
+from provenet.formulation.trainee import BlockTrainee
+from provenet.gates.sight import Sight
+from provenet.ranks import Spread, Whole
+
+_MOST = 2048  # samples
+_BYTES = 2**26  # of X, in all of them
+_FEWEST = 64
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """Rows as a sampler sees them: some of a sample that all processes have, patterns of each one's own."""
+
+    own: Rows
+    sample: Rows
+
+    @property
+    def p(self) -> int:
+        return self.own.p
+
+    def __len__(self) -> int:
+        return len(self.sample)
+
+    def some(self, index: Tensor) -> Tensor:
+        return self.sample.some(index)
+
+    def patterns(self, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        return self.own.patterns(vectors)
+
+
+def sight_of_sample(trainee: BlockTrainee, shards: Whole) -> Sight:
+    """Evenly spaced samples, or all where they are few: then gates are those of one process with all the data."""
+    assert isinstance(shards, Spread)
+    on, loss = trainee.on, trainee.loss
+    each = on.X[:1].nbytes
+    count = min(shards.n, _MOST, max(_FEWEST, _BYTES // max(each, 1)))
+    X, target, weight = (_everywhere(part, count, shards) for part in (on.X, loss.target, loss.sample_weight))
+    mask = None if on.mask is None else _everywhere(on.mask, count, shards)
+    seen = on.block.on(X, on.outputs, on.readout, mask)
+    plain = loss.some(slice(0, 0)).with_data(target, weight)
+    some = replace(trainee, on=seen, loss=plain, beta=trainee.beta * count / shards.n)
+    groups = [_Looked(own, sample) for own, sample in zip(on.groups, seen.groups, strict=True)]
+    return Sight(groups, target.flatten(0, -2), some)
+
+
+def _everywhere(rows: Tensor, count: int, shards: Spread) -> Tensor:
+    """``count`` evenly spaced rows of all processes, on each."""
+    n, partition = shards.n, shards.partition
+    index = torch.arange(count) * n // count
+    places = [partition.rows_of(rank) for rank in range(shards.ranks.world)]
+    sizes = [int(((index >= place.start) & (index < place.stop)).sum()) for place in places]
+    mine = places[shards.ranks.rank]
+    own = rows[index[(index >= mine.start) & (index < mine.stop)] - mine.start]
+    padded = own.new_zeros(max(sizes), *own.shape[1:])
+    padded[: len(own)] = own
+    carried = padded.to(torch.uint8) if padded.dtype == torch.bool else padded
+    parts = [part[:size] for part, size in zip(shards.ranks.gathered(carried), sizes, strict=True)]
+    return torch.cat(parts).to(rows.dtype)

@@ -1,0 +1,125 @@
+"""How the samples of a problem are cut, and how what is made of the pieces adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from provenet.ranks.group import Ranks
+from provenet.ranks.partition import Partition
+from provenet.ranks.tree import climbed, finished, nodes
+
+_PIECE = 2**22  # numbers that processes exchange at a time
+
+
+@dataclass(frozen=True)
+class Whole:
+    """All samples of a problem in one piece, in this process."""
+
+    n: int
+    spread: ClassVar[bool] = False  # whether other processes have more of the samples
+
+    @property
+    def slices(self) -> tuple[slice, ...]:
+        """The pieces, as slices of this process's samples."""
+        return (slice(0, self.n),)
+
+    @property
+    def count(self) -> int:
+        """Pieces of all processes together."""
+        return 1
+
+    @property
+    def own(self) -> range:
+        """Which of them are this process's."""
+        return range(1)
+
+    def add(self, parts: Iterable[Tensor]) -> Tensor:
+        """The sum of what is made of each piece, freshly allocated."""
+        (only,) = parts
+        return only
+
+    def largest(self, value: float) -> float:
+        """Of what each process says."""
+        return value
+
+    def highest(self, values: Tensor) -> Tensor:
+        """Likewise, number by number."""
+        return values
+
+    def check_same(self, *tensors: Tensor) -> None:
+        """RuntimeError where processes have different ones."""
+
+    def randn(self, *shape: int, seed: int) -> Tensor:
+        """Of the shape (samples of this process, …), in float64; the same for a sample whoever has it."""
+        return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class Spread(Whole):
+    """Samples spread over processes, in shards; sums are taken along a tree over all of them."""
+
+    ranks: Ranks = field(default_factory=Ranks)
+    spread: ClassVar[bool] = True
+
+    @cached_property
+    def partition(self) -> Partition:
+        return Partition(self.n, self.ranks.world)
+
+    @cached_property
+    def slices(self) -> tuple[slice, ...]:
+        return self.partition.slices_of(self.ranks.rank)
+
+    @property
+    def own(self) -> range:
+        return self.partition.shards_of(self.ranks.rank)
+
+    @property
+    def count(self) -> int:
+        return self.partition.shards
+
+    def add(self, parts: Iterable[Tensor]) -> Tensor:
+        own, world = climbed(parts, self.own.start), self.ranks.world
+        return self._up_the_tree(own[0]) if world & (world - 1) == 0 else self._gathered(own)
+
+    def _up_the_tree(self, total: Tensor) -> Tensor:
+        """For powers of two: each process has one node, and at each level one other has the node beside it."""
+        total = total.contiguous()
+        for level in range(self.ranks.world.bit_length() - 1):
+            total = total.add_(self.ranks.exchanged(total, self.ranks.rank ^ (1 << level)))
+        return total
+
+    def _gathered(self, own: list[Tensor]) -> Tensor:
+        """For any number of processes: all nodes to all, some numbers at a time."""
+        known = [nodes(self.partition.shards_of(rank)) for rank in range(self.ranks.world)]
+        slots = max(map(len, known))
+        flat = [total.reshape(-1) for total in own]
+        out = torch.empty_like(flat[0])
+        for start in range(0, max(len(out), 1), _PIECE):
+            pieces = [total[start : start + _PIECE] for total in flat]
+            padded = pieces + [torch.zeros_like(pieces[0])] * (slots - len(pieces))
+            everywhere = self.ranks.gathered(torch.stack(padded))
+            sums = {node: there[i] for at, there in zip(known, everywhere, strict=True) for i, node in enumerate(at)}
+            out[start : start + _PIECE] = finished(sums, (0, self.count))
+        return out.view(own[0].shape)
+
+    def largest(self, value: float) -> float:
+        return self.ranks.largest(value)
+
+    def highest(self, values: Tensor) -> Tensor:
+        return torch.stack(self.ranks.gathered(values)).amax(0)
+
+    def check_same(self, *tensors: Tensor) -> None:
+        self.ranks.check_same(*tensors)
+
+    def randn(self, *shape: int, seed: int) -> Tensor:
+        draws = []
+        for shard, rows in zip(self.own, self.slices, strict=True):
+            generator = torch.Generator().manual_seed(seed * self.count + shard)
+            draws.append(torch.randn(rows.stop - rows.start, *shape[1:], generator=generator, dtype=torch.float64))
+        return torch.cat(draws)

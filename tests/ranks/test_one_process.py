@@ -1,0 +1,172 @@
+"""What can be seen in one process that has joined itself: cutting, adding, refusing, snapshots."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import provenet as pn
+from provenet import ranks
+from provenet.losses import LOSSES
+from provenet.losses.ranked import RankedLoss
+from provenet.ranks import Partition, Ranks, Spread, shard_count
+from provenet.ranks.tree import climbed, finished, nodes
+from provenet.solvers import snapshot
+from provenet.solvers.loop import Refused
+from provenet.testing import check_loss, check_operator
+
+RNG = np.random.default_rng(0)
+X = RNG.standard_normal((60, 5))
+LABELS = (X @ RNG.standard_normal((5, 3))).argmax(1)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 8, 100, 60_000, 10**6, 10**9])
+def test_every_row_is_in_one_shard_and_every_shard_in_one_process(n: int) -> None:
+    shards = shard_count(n)
+    assert shards & (shards - 1) == 0
+    assert 1 <= shards <= n
+    for world in {1, min(3, shards), min(8, shards), shards if shards < 100 else 100}:
+        cut = Partition(n, world)
+        rows = [cut.rows_of(rank) for rank in range(world)]
+        assert rows[0].start == 0
+        assert rows[-1].stop == n
+        assert all(one.stop == other.start for one, other in itertools.pairwise(rows))
+        assert all(row.stop > row.start for row in rows)
+        last = [cut.slices_of(rank)[-1].stop for rank in range(world)]
+        assert last == [row.stop - row.start for row in rows]
+
+
+def test_more_processes_than_shards_are_told_how_many_there_can_be() -> None:
+    with pytest.raises(ValueError, match="3 rows are cut into 2 shards, too few for 4 processes; start 2 at most"):
+        Partition(3, 4)
+
+
+@pytest.mark.parametrize("world", [1, 2, 3, 4, 5, 7, 8])
+def test_a_sum_is_the_same_to_the_last_bit_whoever_adds_which_part(world: int) -> None:
+    parts = torch.randn(8, 1000, generator=torch.Generator().manual_seed(0))
+    whole = climbed(parts.clone(), 0)[0]
+    leaves = [range(8 * rank // world, 8 * (rank + 1) // world) for rank in range(world)]
+    known = {}
+    for own in leaves:
+        sums = climbed(parts[own.start : own.stop].clone(), own.start)
+        known |= dict(zip(nodes(own), sums, strict=True))
+    assert torch.equal(finished(known, (0, 8)), whole)
+    torch.testing.assert_close(whole, parts.sum(0))
+
+
+def program_of(**settings: Any) -> Any:
+    with ranks.joined():
+        return pn.formulate("mlp", X[:20], X[:20, :2], **settings).program
+
+
+def test_a_spread_operator_keeps_the_contract() -> None:
+    check_operator(program_of(gates=4).operator)
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_spread_loss_keeps_the_contract(name: str) -> None:
+    target = torch.eye(3, dtype=torch.float64)[torch.from_numpy(LABELS[:16])]
+    weight = torch.linspace(0.5, 2, 16, dtype=torch.float64)
+    check_loss(RankedLoss.of(LOSSES[name](target, weight), Spread(16, Ranks())))
+
+
+def test_gradients_of_a_conjugate_go_through_the_sum() -> None:
+    loss = LOSSES["squared"](torch.randn(16, 2, dtype=torch.float64))
+    dual = torch.randn(16, 2, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(loss.conjugate(dual), dual)
+    (spread,) = torch.autograd.grad(RankedLoss.of(loss, Spread(16, Ranks())).conjugate(dual), dual)
+    torch.testing.assert_close(spread, slope)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"activation": "relu"}, "activation: 'relu' has cones"),
+        ({"fit_intercept": "free"}, "fit_intercept: 'free' ties all rows"),
+        ({"gates": "grow"}, "gates: 'grow' looks at all rows"),
+    ],
+)
+def test_what_needs_all_rows_in_one_process_says_so(settings: dict[str, Any], reason: str) -> None:
+    with ranks.joined(), pytest.raises(ValueError, match=reason):
+        pn.formulate("mlp", X, X[:, :1], **settings)
+
+
+def test_other_methods_refuse_rows_that_are_spread() -> None:
+    with ranks.joined():
+        problem = pn.formulate("mlp", X, X[:, :1], gates=5)
+        for name in sorted(set(pn.solvers.METHODS) - {"lbfgs"}):
+            with pytest.raises(Refused, match="spread over processes"):
+                pn.solve(problem, method=name)
+        with pytest.raises(ValueError, match="betas: it needs all rows in one process"):
+            pn.ProvenRegressorCV(betas=2, n_gates=3).fit(X, X[:, 0])
+    with pytest.raises(ValueError, match=r"posed inside of provenet.ranks.joined"):
+        pn.solve(problem)
+
+
+def posed(beta: float = 2.0) -> pn.Problem:
+    return pn.formulate("mlp", X, LABELS, loss="softmax", gates=20, beta=beta)
+
+
+def weights(solution: pn.Solution) -> torch.Tensor:
+    return torch.cat([value.flatten() for value in solution.network().state_dict().values()])
+
+
+class Gone(Exception):
+    """As if the process had been killed."""
+
+
+def gone_after(step: int) -> Any:
+    def callback(record: Any) -> None:
+        if record.step >= step:
+            raise Gone
+
+    return callback
+
+
+def interrupted(folder: Path, problem: pn.Problem) -> None:
+    with pytest.raises(Gone), pn.snapshots(folder, every=5):
+        pn.solve(problem, "lbfgs", tol=1e-5, callback=gone_after(10))
+    assert (folder / "snapshot.json").exists()
+
+
+def test_without_other_processes_a_run_goes_on_too(tmp_path: Path) -> None:
+    problem = posed()
+    whole = pn.solve(problem, "lbfgs", tol=1e-5)
+    interrupted(tmp_path, problem)
+    with pn.snapshots(tmp_path, every=5):
+        resumed = pn.solve(problem, "lbfgs", tol=1e-5)
+    assert resumed.steps == whole.steps
+    assert torch.equal(weights(resumed), weights(whole))
+    assert [record.primal for record in resumed.history] == [record.primal for record in whole.history]
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_told_of_and_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, content: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(snapshot, "write_atomically", full)
+    with pytest.warns(UserWarning, match=r"No space left on device.*the run goes on"), pn.snapshots(tmp_path, every=5):
+        solution = pn.solve(posed(), "lbfgs", tol=1e-3)
+    assert solution.certificate.status == "certified"
+
+
+def test_snapshots_of_another_problem_or_damaged_ones_are_refused(tmp_path: Path) -> None:
+    interrupted(tmp_path, posed())
+    with pytest.raises(ValueError, match="another problem or method"), pn.snapshots(tmp_path):
+        pn.solve(posed(1.0), "lbfgs")
+    (state,) = tmp_path.glob("state-*.safetensors")
+    content = bytearray(state.read_bytes())
+    content[-1] ^= 1
+    state.write_bytes(content)
+    with pytest.raises(ValueError, match=r"its digest is another.*delete"), pn.snapshots(tmp_path):
+        pn.solve(posed(), "lbfgs")
+    (tmp_path / "snapshot.json").write_text(json.dumps({"format": "something"}))
+    with pytest.raises(ValueError, match="no snapshot that this provenet can go on from"), pn.snapshots(tmp_path):
+        pn.solve(posed(), "lbfgs")
