@@ -101,7 +101,7 @@ def page(known: list[Reached]) -> Iterator[str]:
         told = "; ".join(part for part in (others, f"stopped at: {', '.join(slow)}" if slow else "") if part)
         regret = auto.seconds / best.seconds if best.seconds < math.inf else 1.0
         quickest_one = f"{best.method} {best.seconds:.2f}" if best.seconds < math.inf else "none sooner"
-        yield f"| {name} | {auto.ran} | {auto.seconds:.2f} | {quickest_one} | {max(regret, 1.0):.2f} | {told} |"
+        yield f"| {name} | {auto.ran} | {auto.seconds:.2f} | {quickest_one} | {regret:.2f} | {told} |"
 
 
 def main(file: str, *names: str) -> None:

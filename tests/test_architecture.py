@@ -83,7 +83,9 @@ def test_the_way_of_one_sample_is_the_way_it_goes(tmp_path: Path) -> None:
     sys.setprofile(follow)
     try:
         data = load_dataset(tmp_path / "data.csv", ["y"])
-        fitted = provenet.ProvenClassifier(beta=0.5, n_gates=20, solver="admm").fit(data.X, data.y)
+        fitted = provenet.ProvenClassifier(
+            beta=0.5, gates="gaussian", n_gates=20, fit_intercept=True, activation="gated_relu", solver="admm"
+        ).fit(data.X, data.y)
     finally:
         sys.setprofile(before)
     assert fitted.certificate_.status == "certified"

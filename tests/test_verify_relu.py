@@ -6,10 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import provenet as pn
+from provenet.cones import Cones
+from provenet.cones.search import climb
+from provenet.proofs.independent import second_opinion
 from provenet.verify import Data, Statement, Verdict, Weights, verify
 from provenet.verify.cones import cone_bound, is_reached, projected_length, sectors
+from provenet.verify.narrow import narrow_bound
 
 
 def judged(X: Any, Y: Any, weights: Any, loss: str = "squared", **scope: Any) -> Verdict:
@@ -117,3 +122,34 @@ def test_a_rough_bound_is_called_rough() -> None:
     inside = np.diag([3.0, 2.0, 1.0, 0.5])
     assert is_reached(inside, np.eye(4), cone_bound(inside, np.eye(4)))
     assert not is_reached(np.ones((4, 1)) @ np.ones((1, 2)) - 2 * np.eye(4, 2), np.eye(4), 1e9)
+
+
+@pytest.mark.parametrize(("n", "p", "c"), [(80, 5, 4), (60, 4, 7)])
+def test_narrow_cones_with_many_outputs_are_bounded_closely(n: int, p: int, c: int) -> None:
+    """Never below a point of the cone, and within a per mille of what a climb finds, where the spectral norm is not."""
+    draw = np.random.default_rng(n)
+    X, theta = draw.standard_normal((n, p)), draw.standard_normal((n, c))
+    loose = 0
+    for _ in range(4):
+        inside = draw.standard_normal(p)
+        K = X * np.where(X @ inside >= 0, 1.0, -1.0)[:, None]
+        K = K / np.linalg.norm(K, axis=1, keepdims=True)
+        G = (X * (X @ inside >= 0)[:, None]).T @ theta
+        cones = Cones.of(torch.from_numpy(X), torch.from_numpy(X @ inside >= 0)[None], torch.from_numpy(inside)[None])
+        reached = float(climb(cones, torch.from_numpy(G)[None]).value)
+        bound = narrow_bound(G, K, inside, 0.0)
+        assert reached * (1 - 1e-12) <= bound <= 1.001 * reached
+        loose += np.linalg.norm(G, 2) > 1.05 * reached
+    assert loose > 0
+
+
+def test_both_judges_prove_a_network_with_seven_classes() -> None:
+    draw = np.random.default_rng(5)
+    X = draw.standard_normal((90, 4))
+    y = np.abs(X @ draw.standard_normal((4, 7))).argmax(1)
+    problem = pn.formulate("mlp", X, np.eye(7)[y], activation="relu", gates=8, loss="softmax", beta=2.0)
+    solution = pn.solve(problem, tol=1e-3)
+    assert solution.certificate.holds(1e-3)
+    verdict = second_opinion(problem, solution.network(), theta=solution.certificate.theta)
+    assert verdict.relative_gap <= 2e-3
+    assert not verdict.exact

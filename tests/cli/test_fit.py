@@ -21,7 +21,7 @@ def test_fit_writes_a_model_and_a_report(run, flowers, tmp_path):
     answer = run("fit", flowers, "--target", "kind", "--drop", "count", "--gates", 20, "--out", "flowers")
     assert answer.code == 0
     assert "classification on 60 × 2 data" in answer.out
-    assert "certified (relative gap ≤ 0.0001 asked)" in answer.out
+    assert "certified (relative gap ≤ 0.001 asked)" in answer.out
     assert "flowers/report.html" in answer.out
     names = sorted(path.name for path in (tmp_path / "flowers").iterdir())
     assert names == ["certificate.json", "model.json", "model.safetensors", "report.html"]
@@ -39,7 +39,7 @@ def test_json_is_all_there_is_on_stdout(run, flowers):
     assert told["task"] == "classification"
     assert told["certificate"]["status"] == "certified"
     assert told["certificate"] == load("model").certificate_.to_dict()
-    assert told["beta"] == pytest.approx(0.02 * told["beta_max"])
+    assert told["beta_search"]["share"] in told["beta_search"]["shares"]
     assert told["report"] is None
 
 
@@ -80,7 +80,9 @@ def test_regression_with_several_targets(run, values):
     arrays = np.load(values)
     np.testing.assert_array_equal(
         load("model").predict(arrays["X"]),
-        pn.ProvenRegressor(beta=answer.json["beta"], n_gates=20).fit(arrays["X"], arrays["y"]).predict(arrays["X"]),
+        pn.ProvenRegressor(beta=answer.json["beta"], gates="gaussian", n_gates=20)
+        .fit(arrays["X"], arrays["y"])
+        .predict(arrays["X"]),
     )
 
 
@@ -284,3 +286,28 @@ def test_data_from_standard_input(flowers, tmp_path):
     assert json.loads(result.stdout)["samples"] == [60, 3]
     missing = CliRunner().invoke(app, ["fit", "nowhere.csv", "-t", "kind"])
     assert missing.exit_code == 2
+
+
+def test_beta_by_short_trainings_is_told(run, flowers):
+    told = run("fit", flowers, "-t", "kind", "--drop", "count", *FAST)
+    assert told.code == 0
+    assert "beta chosen from 8 by short trainings on 3 folds in" in told.out
+    asked = run("fit", flowers, "-t", "kind", "--drop", "count", *FAST, "--beta", "auto", "--json")
+    search = asked.json["beta_search"]
+    assert search["share"] in search["shares"]
+    assert np.shape(search["losses"]) == (3, len(search["shares"]))
+    given = run("fit", flowers, "-t", "kind", "--drop", "count", *FAST, "--beta", "0.02max", "--json")
+    assert given.json["beta_search"] is None
+    assert given.json["beta"] == pytest.approx(0.02 * given.json["beta_max"])
+    wrong = run("fit", flowers, "-t", "kind", "--beta", "automatic")
+    assert wrong.code == 2
+    assert "or 'auto'" in wrong.err
+
+
+@pytest.mark.parametrize(
+    ("options", "meant"),
+    [((), "free"), (("--no-intercept",), False), (("--no-free-intercept",), True), (("--free-intercept",), "free")],
+)
+def test_an_intercept_is_free_unless_told_otherwise(run, flowers, options, meant):
+    assert run("fit", flowers, "-t", "kind", "--beta", "0.1max", *FAST, *options).code == 0
+    assert load("model").fit_intercept == meant

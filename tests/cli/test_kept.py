@@ -34,7 +34,7 @@ def test_an_interruption_after_the_model_is_saved(run, flowers, tmp_path, monkey
     answer = run("fit", flowers, "--target", "kind", "--gates", 20, "--out", "flowers")
     assert answer.code == 1
     assert "interrupted, but the model is in flowers" in answer.err
-    assert load(tmp_path / "flowers").certificate_.holds(1e-4)
+    assert load(tmp_path / "flowers").certificate_.holds(1e-3)
 
 
 INTERRUPTED_SAVE = """
@@ -106,7 +106,7 @@ def test_a_full_disk_at_the_report_keeps_the_model(run, flowers, tmp_path, monke
     assert answer.code == 1
     assert "No space left" in answer.err
     assert "the model is in flowers" in answer.err
-    assert load(tmp_path / "flowers").certificate_.holds(1e-4)
+    assert load(tmp_path / "flowers").certificate_.holds(1e-3)
 
 
 def test_what_is_not_certified_does_not_replace_what_is(run, model, flowers, tmp_path):

@@ -24,7 +24,7 @@ def test_the_norms_go_all_the_way(run, flowers, tmp_path):
     certified = run("certify", "model", flowers)
     assert certified.code == 0, certified.err
     assert "½(‖u‖₁² + ‖v‖₂²)" in certified.out
-    assert run("certify", "model", flowers, "--json").json["independent_relative_gap"] <= 1e-4
+    assert run("certify", "model", flowers, "--json").json["independent_relative_gap"] <= 1e-3
     assert run("predict", "model", flowers).code == 0
 
 

@@ -38,7 +38,7 @@ def test_fit_predict_certify_export(table: Path, tmp_path: Path) -> None:
     assert "No two-layer ReLU network of any width" in (out / "report.html").read_text(encoding="utf-8")
     judged = run("certify", out, table, "--json")
     assert judged.exit_code == 0, judged.output
-    assert json.loads(judged.stdout)["independent_relative_gap"] <= 1e-4
+    assert json.loads(judged.stdout)["independent_relative_gap"] <= 1e-3
     assert run("predict", out, table).exit_code == 0
     model = pn.load(out)
     assert model.network_.activation == "relu"
@@ -95,7 +95,7 @@ def test_whitening_goes_with_the_model(table: Path, tmp_path: Path) -> None:
 
 
 def test_a_rougher_second_opinion_denies_nothing(tmp_path: Path) -> None:
-    """Several outputs in four dimensions: the independent checker has a bound that is not tight, and says so."""
+    """Several outputs in four dimensions: the independent checker has a bound, not the number; here it is enough."""
     draw = np.random.default_rng(0)
     data, out = tmp_path / "data.npz", tmp_path / "model"
     np.savez(data, X=draw.standard_normal((15, 4)), y=np.arange(15) % 3)
@@ -106,4 +106,5 @@ def test_a_rougher_second_opinion_denies_nothing(tmp_path: Path) -> None:
     told = json.loads(judged.stdout)
     assert told["holds"] is True
     assert told["independent_bound_is_exact"] is False
-    assert "neither confirms nor denies" in run("certify", out, data).output
+    assert told["independent_relative_gap"] <= told["certificate"]["tol"]
+    assert "neither confirms nor denies" not in run("certify", out, data).output

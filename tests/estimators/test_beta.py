@@ -10,7 +10,7 @@ from provenet.estimators.beta import Beta, parse_beta
 
 X = np.random.default_rng(0).standard_normal((40, 3))
 y = X[:, 0] * X[:, 1] > 0
-QUICK = {"n_gates": 6, "tol": 1e-3}
+QUICK = {"gates": "gaussian", "n_gates": 6, "tol": 1e-3}
 
 
 def test_what_is_said_is_what_is_meant() -> None:

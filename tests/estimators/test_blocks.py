@@ -42,7 +42,8 @@ def test_a_classifier_of_every_block(name):
     assert clf.score(X, y) == np.mean(clf.predict(X) == y)
     raw = clf.solution_.problem.scaling is None
     assert raw == (block.name != "mlp")  # tables are standardised
-    problem = pn.formulate(block, X, y == "warm", gates=4, loss="softmax", beta=0.2, standardize=not raw)
+    settings = {"gates": "trained", "n_gates": 4, "fit_intercept": "free", "standardize": not raw}
+    problem = pn.formulate(block, X, y == "warm", loss="softmax", beta=0.2, **settings)
     assert pn.certify(problem, clf.network_, tol=1e-3).primal == pytest.approx(clf.certificate_.primal, rel=1e-10)
 
 

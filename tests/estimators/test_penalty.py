@@ -21,7 +21,7 @@ def data() -> tuple[np.ndarray, np.ndarray]:
 
 def test_the_norms_reach_the_problem(data: tuple[np.ndarray, np.ndarray]) -> None:
     X, Y = data
-    settings = {"beta": 3.0, "n_gates": 5, "fit_intercept": False, "standardize": False}
+    settings = {"beta": 3.0, "gates": "gaussian", "n_gates": 5, "fit_intercept": False, "standardize": False}
     model = pn.ProvenRegressor(**settings, penalty=(1, 2)).fit(X, Y)
     assert model.solution_.problem.penalty == model.certificate_.penalty == (1, 2)
     assert model.certificate_.status == "certified"
@@ -32,7 +32,7 @@ def test_the_norms_reach_the_problem(data: tuple[np.ndarray, np.ndarray]) -> Non
 
 def test_folds_are_fits_with_the_same_norms(data: tuple[np.ndarray, np.ndarray]) -> None:
     X, Y = data
-    settings = {"n_gates": 5, "penalty": (math.inf, 1), "tol": 1e-7}
+    settings = {"gates": "gaussian", "n_gates": 5, "penalty": (math.inf, 1), "tol": 1e-7}
     search = pn.ProvenRegressorCV(betas=3, beta_ratio=0.05, cv=KFold(2), cv_tol=1e-7, **settings).fit(X, Y)
     assert search.certificate_.penalty == (math.inf, 1)
     train, test = next(KFold(2).split(X))

@@ -40,8 +40,8 @@ def test_predictions_have_the_shape_of_the_targets(curve):
 def test_outputs_are_trained_jointly(curve):
     """The same target twice costs √2 of one, not 2: the outputs share their neurons (nuclear norm of rank one)."""
     X, y = curve
-    one = regressor(tol=1e-6, standardize=False).fit(X, y * 2**0.5)
-    two = regressor(tol=1e-6, standardize=False).fit(X, np.c_[y, y])
+    one = regressor(gates="gaussian", tol=1e-6, standardize=False).fit(X, y * 2**0.5)
+    two = regressor(gates="gaussian", tol=1e-6, standardize=False).fit(X, np.c_[y, y])
     assert two.certificate_.primal == pytest.approx(one.certificate_.primal, rel=1e-5)
 
 

@@ -45,10 +45,10 @@ def test_classifier_search(blobs):
 def test_folds_are_plain_fits_at_their_share_of_beta(curve):
     """Each score is that of ProvenRegressor trained on the fold at beta·n_train/n."""
     X, y = curve
-    search = pn.ProvenRegressorCV(**SMALL | {"cv": KFold(3)}, tol=1e-7, cv_tol=1e-7).fit(X, y)
+    search = pn.ProvenRegressorCV(**SMALL | {"cv": KFold(3)}, gates="gaussian", tol=1e-7, cv_tol=1e-7).fit(X, y)
     for scores, (train, test) in zip(search.cv_scores_, KFold(3).split(X), strict=True):
         for score, beta in zip(scores, search.betas_, strict=True):
-            plain = pn.ProvenRegressor(beta=beta * len(train) / len(X), n_gates=8, tol=1e-7)
+            plain = pn.ProvenRegressor(beta=beta * len(train) / len(X), gates="gaussian", n_gates=8, tol=1e-7)
             assert score == pytest.approx(plain.fit(X[train], y[train]).score(X[test], y[test]), abs=1e-3)
 
 

@@ -45,9 +45,8 @@ def trained_network(problem: pn.Problem, count: int) -> tuple[float, Any, Any, A
     """(objective, first, second, group) of the network whose units are the gates, in the program's units."""
     sight = sight_of(trainee_of(problem))
     group = torch.arange(len(sight.groups)).repeat_interleave(count)
-    first, second = train(sight.trainee, group, sight.groups[0].p, np.random.default_rng(0))
-    everyone = torch.arange(len(problem.X))
-    loss, _ = sight.trainee.slope(sight.trainee.network(group, everyone)(first, second), everyone)
+    first, second, bias = train(sight.trainee, group, sight.groups[0].p, np.random.default_rng(0))
+    loss, _ = sight.trainee.slope(sight.trainee.network(group)(first, second), bias)
     objective = loss + problem.program.beta * 0.5 * float(first.square().sum() + second.square().sum())
     return objective, first, second, group
 

@@ -41,7 +41,7 @@ def test_a_number_means_gaussian_gates() -> None:
 @pytest.mark.parametrize(
     ("gates", "message"),
     [
-        ("nearby", "gates: 'nearby' is unknown; choose one of 'gaussian', 'between', 'trained'"),
+        ("nearby", "gates: 'nearby' is unknown; choose one of 'auto', 'gaussian', 'between', 'trained'"),
         (0, "at least one gate"),
         (np.ones((2, 5)), "gate vectors need shape"),
         (nn.Linear(3, 1), "not those of Linear"),

@@ -35,7 +35,7 @@ def test_classifiers(loss: str, tmp_path: Path) -> None:
     assert network.bias.shape == (3,)
     assert network.network.fit_intercept, "hidden units keep their biases"
     assert "network.bias" in network.state_dict()
-    assert model.certificate_.relative_gap <= 1e-4
+    assert model.certificate_.relative_gap <= 1e-3
     if loss == "softmax":
         shares = model.predict_proba(X).mean(0)
         np.testing.assert_allclose(shares, [(k == LABELS).mean() for k in "abc"], atol=1e-9)
@@ -43,7 +43,7 @@ def test_classifiers(loss: str, tmp_path: Path) -> None:
     again = pn.load(tmp_path / "model")
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     assert again.saved_.statement.free_intercept
-    assert json.loads((tmp_path / "model/model.json").read_text())["version"] == 2
+    assert json.loads((tmp_path / "model/model.json").read_text())["version"] == 3  # of standardised data
     targets = model.solution_.problem.loss.target.numpy()
     assert again.saved_.certify(X, targets).primal == pytest.approx(model.certificate_.primal, rel=1e-12)
 

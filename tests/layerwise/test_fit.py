@@ -221,3 +221,20 @@ def test_epochs_are_told(digits: Any, capsys: Any) -> None:
     assert "stage 1/1" in said[0]
     assert "epoch 1/2" in said[0]
     assert "left" in said[0]
+
+
+@pytest.mark.parametrize("seconds", [None, 5.0])
+def test_a_stage_that_is_solved_has_a_limit_its_proof_included(
+    seconds: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from provenet import deadline
+    from provenet.layerwise import exact
+    from provenet.solvers import Limits
+
+    draw = np.random.default_rng(0)
+    problem = pn.formulate("mlp", draw.standard_normal((20, 3)), draw.standard_normal((20, 2)), gates=4, beta=0.1)
+    real, left = exact.network_certificate, []
+    monkeypatch.setattr(exact, "network_certificate", lambda *said: (left.append(deadline.left()), real(*said))[1])
+    found = exact.solved(problem, 2, Limits(1e-4, max_seconds=seconds), None)
+    assert found.certificate.gap >= 0
+    assert left == [np.inf] if seconds is None else 0 < left[0] <= seconds + deadline.grace(seconds)

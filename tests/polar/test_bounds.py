@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet.polar import bounds, frobenius, polar_bounds
+from provenet.polar import bounds, frobenius, lanczos, polar_bounds
 from provenet.problem import Program
 
 
@@ -109,3 +109,28 @@ def test_cones_keep_their_gates_where_the_stack_is_taken_in_parts(
     parts = program.polar(theta)
     assert float(parts.upper.max()) == pytest.approx(float(whole.upper.max()), rel=1e-7)
     assert bool((parts.upper >= whole.lower * (1 - 1e-9)).all())
+
+
+def test_bounds_that_need_not_be_close_hold_and_take_fewer_products(large: pytest.MonkeyPatch) -> None:
+    program = program_of("linear", n=200, d=60, outputs=50)
+    large.setattr(bounds, "_SMALL_SIDE", 0)
+    op, theta = program.operator, theta_of(program)
+    true = float(torch.linalg.matrix_norm(op.adjoint(theta)[0], 2))
+    steps = []
+
+    def counted(near: float) -> float:
+        steps.append(0)
+        made = lanczos.Tridiagonals.after
+
+        def after(self: lanczos.Tridiagonals, image: torch.Tensor) -> lanczos.Tridiagonals:
+            steps[-1] += 1
+            return made(self, image)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(lanczos.Tridiagonals, "after", after)
+            return float(polar_bounds(op, program.gauge, theta, near=near).upper.max())
+
+    fine, rough = counted(0.0), counted(0.1)
+    assert true <= fine <= true * (1 + 2e-5)
+    assert true <= rough <= true * 1.1 * (1 + 1e-9)
+    assert 0 < steps[1] < steps[0]

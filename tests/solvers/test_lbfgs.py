@@ -194,3 +194,20 @@ def test_looks_are_rare_where_gates_are_many() -> None:
 def test_offers_grow_with_samples_alone() -> None:
     work = [LBFGS().offer(Task(posed(n=n, d=60).program, 1e-2)).step for n in (2_000, 8_000)]
     assert math.isclose(work[1] - work[0], 6_000 * (work[1] / 8_000), rel_tol=0.8)
+
+
+def test_masks_are_kept_for_the_gates_they_are_of() -> None:
+    """An operator that has seen neurons behind other gates, as many of them, does what a fresh one does."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(40, 5, generator=generator, dtype=torch.float64)
+    pattern = torch.rand(40, 6, generator=generator) < 0.5
+    residual = torch.randn(40, 2, generator=generator, dtype=torch.float64)
+    left, right = (torch.randn(4, size, generator=generator, dtype=torch.float64) for size in (5, 2))
+    used = MLPOperator(X, pattern, 2)
+    for gate in ([0, 1, 2, 3], [0, 1, 2, 5], [0, 1, 2, 5]):
+        factors = Factors(left, right, torch.tensor(gate))
+        fresh = MLPOperator(X, pattern, 2)
+        prediction, back = used.both_ways(factors)
+        assert torch.allclose(prediction, fresh.forward_factors(factors))
+        for ours, theirs in zip(back(residual), fresh.adjoint_factors(residual, factors), strict=True):
+            assert torch.allclose(ours, theirs)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +15,8 @@ import torch
 from torch import Tensor
 
 import provenet as pn
-from provenet.cones import Cones
+from provenet import solvers
+from provenet.cones import Cones, Region
 from provenet.gauges import Bounds, ConeGauge, Gauge, ProxGauge
 from provenet.losses import Conjugate, Loss
 from provenet.operators import GatedRows, Operator
@@ -22,7 +27,7 @@ from provenet.solvers.cones.frank_wolfe import FrankWolfe
 from provenet.solvers.interior.copositive.dual import CopositiveDual
 from provenet.solvers.interior.ipm import IPM
 from provenet.solvers.interior.pairs.working_set import WorkingSet
-from provenet.solvers.loop import Limits, run
+from provenet.solvers.loop import Limits, Method, run
 from provenet.solvers.neurons.bm import BM
 from provenet.solvers.stacks.admm import ADMM
 from provenet.solvers.stacks.apg import APG
@@ -254,3 +259,35 @@ def test_strangers_keep_the_contracts() -> None:
     check_cone_gauge(MyCones(cones))
     check_operator(MyOperator(normal(7, 3), normal(7, 4, seed=1) > 0, 2))
     check_loss(MySquared(normal(5, 2)))
+
+
+def _kinds() -> dict[str, type]:
+    """Every class of gauges, losses, operators and cones, by name."""
+    rooms = ("provenet.gauges", "provenet.losses", "provenet.operators", "provenet.cones")
+    loaded = [module for name, module in sys.modules.items() if name.startswith(rooms)]
+    return {kind.__name__: kind for module in loaded for kind in vars(module).values() if isinstance(kind, type)}
+
+
+def test_no_solver_asks_for_the_class_of_a_part() -> None:
+    kinds = {name for name, kind in _kinds().items() if issubclass(kind, (Gauge, Loss, Operator, Region))}
+    assert {"ConeNuclear", "MLPOperator", "Huber", "Table"} <= kinds
+    root = Path(solvers.__file__).parent
+    for path in sorted(root.rglob("*.py")):
+        if path.name == "needs.py" or path.parent.name == "reference":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass", "type"):
+                asked = {name.id for name in ast.walk(node) if isinstance(name, ast.Name)}
+                assert not asked & kinds, f"{path.relative_to(root)}:{node.lineno} asks for {asked & kinds}"
+
+
+def test_no_two_methods_share_a_name() -> None:
+    def below(kind: type) -> Iterator[type]:
+        for one in kind.__subclasses__():
+            yield one
+            yield from below(one)
+
+    ours = [kind for kind in below(Method) if kind.__module__.startswith("provenet.solvers")]
+    names = [kind.name for kind in ours if "name" in vars(kind)]  # type: ignore[attr-defined]
+    assert len(names) >= len(METHODS)
+    assert len(set(names)) == len(names)

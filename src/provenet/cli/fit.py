@@ -42,7 +42,7 @@ def fit(
         Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the model and the report.")
     ] = Path("model"),
     task: o.TaskOption = "auto",
-    beta: o.BetaOption = "0.02max",  # type: ignore[assignment]  # typer parses it
+    beta: o.BetaOption = "auto",  # type: ignore[assignment]  # typer parses it
     cv: Annotated[int | None, typer.Option(min=2, help="Choose beta by cross-validation with so many folds.")] = None,
     betas: Annotated[int, typer.Option(min=2, help="With --cv: how many values of beta to try, at most.")] = 8,
     delta: o.Delta = 1.0,
@@ -215,7 +215,7 @@ def _tell(
     name = "accuracy" if fitting.task == "classification" else "R²"
     data, score = fitting.data, _score(estimator, fitting)
     test = None if kept_out is None else _score(estimator, kept_out)
-    solution = estimator.solution_
+    solution, search = estimator.solution_, getattr(estimator, "beta_search_", None)
     if json:
         print_json(
             {
@@ -237,6 +237,7 @@ def _tell(
                 },
                 "beta": solution.problem.beta,
                 "beta_max": solution.problem.beta_max,
+                "beta_search": None if search is None else search.to_dict(),
                 "training_score": {"name": name, "value": score if score == score else None},
                 "test_score": None if test is None else {"name": name, "value": test if test == test else None},
                 "certificate": estimator.certificate_.to_dict(),
@@ -256,6 +257,8 @@ def _tell(
         gates = solution.problem.gates
         say(f"{len(gates.patterns)} gates, {solution.problem.statement.sampler}, found in {gates.seconds:.2g} s")
     say(f"beta {beta:.3g}" + (f" = {beta / beta_max:.2g} beta_max" if beta_max > 0 else ""))
+    if search is not None:
+        say(str(search))
     print_certificate(estimator.certificate_)
     say(f"model   {out}")
     if page is not None:

@@ -80,8 +80,6 @@ def prepare(
     """
     if block.block != "mlp":
         refuse_if_given(context, "intercept", "it goes with --block mlp.")
-    if network.free_intercept and not network.intercept:
-        raise typer.BadParameter("it keeps the column of ones, too.", param_hint="--free-intercept, --no-intercept")
     chosen, gates = block.chosen(file), network.gates.checked(network.activation)
     if gates.count is not None or gates.name == "all":
         refuse_if_given(context, "n_gates", f"--gates {gates.count or gates.name} says how many.")
@@ -107,7 +105,7 @@ def prepare(
         activation=network.activation,
         gates=gates.name,
         n_gates=gates.count or network.n_gates,
-        fit_intercept="free" if network.free_intercept else network.intercept,
+        fit_intercept=network.fit_intercept,
         penalty=network.penalty.pair,
         standardize="auto" if network.standardize is None else network.standardize,
         random_state=network.seed,

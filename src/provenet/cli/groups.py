@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
+from typer import BadParameter
 
 from provenet.blocks import Block
 from provenet.cli import blocks as b
@@ -97,14 +98,21 @@ class OfNetwork:
     """What is trained."""
 
     activation: o.ActivationOption = "gated_relu"
-    gates: o.Gates = "gaussian"  # type: ignore[assignment]  # typer parses it
-    n_gates: o.GateCount = 100
+    gates: o.Gates = "auto"  # type: ignore[assignment]  # typer parses it
+    n_gates: o.GateCount = 50
     loss: o.LossOption = None
     intercept: o.Intercept = True
-    free_intercept: o.FreeIntercept = False
+    free_intercept: o.FreeIntercept = None
     penalty: o.PenaltyOption = "2,2"  # type: ignore[assignment]  # typer parses it
     standardize: o.Standardize = None
     seed: o.Seed = 0
+
+    @property
+    def fit_intercept(self) -> bool | str:
+        """As the estimators take it: free, unless told otherwise."""
+        if self.free_intercept and not self.intercept:
+            raise BadParameter("it keeps the column of ones, too.", param_hint="--free-intercept, --no-intercept")
+        return self.intercept if self.free_intercept is False or not self.intercept else "free"
 
 
 @dataclass(frozen=True)
@@ -112,7 +120,7 @@ class OfSolver:
     """How it is trained, and how far."""
 
     solver: o.SolverOption = "auto"
-    tol: o.Tol = 1e-4
+    tol: o.Tol = 1e-3
     max_steps: o.MaxSteps = None
     max_seconds: o.MaxSeconds = None
     memory_limit: o.MemoryLimit = None

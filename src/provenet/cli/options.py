@@ -43,7 +43,7 @@ def known_limit(text: str | None) -> str | None:
 
 def known_beta(text: str) -> Beta:
     try:
-        return parse_beta(text)
+        return parse_beta(text, auto=True)
     except ValueError as error:
         raise typer.BadParameter(str(error).removeprefix("beta: ")) from None
 
@@ -137,8 +137,9 @@ BetaOption = Annotated[
     Beta,
     typer.Option(
         parser=known_beta,
-        metavar="NUMBER|SHAREmax",
-        help="Weight decay (losses are sums over samples), or a share of the beta from which on the network is zero.",
+        metavar="NUMBER|SHAREmax|auto",
+        help="Weight decay (losses are sums over samples), or a share of the beta from which on the network is zero; "
+        "auto: chosen by short trainings on parts of the data.",
     ),
 ]
 LossOption = Annotated[
@@ -152,9 +153,9 @@ Gates = Annotated[
     typer.Option(
         parser=parse_gates,
         metavar=f"{'|'.join(GATES)}|NUMBER",
-        help="How gates are found: gaussian, between rows of different targets, the units of a network trained for a "
-        "moment; grow begins with few and adds those that pull hardest; "
-        "all, with --activation relu: every arrangement there is; a number: so many gaussian ones.",
+        help="How gates are found: the units of a network trained for a moment, gaussian, between rows of different "
+        "targets; auto: trained, but gaussian on samples too large for it; grow begins with few and adds those that "
+        "pull hardest; all, with --activation relu: every arrangement there is; a number: so many gaussian ones.",
     ),
 ]
 GateCount = Annotated[int, typer.Option("--n-gates", min=1, help="How many gates.")]
@@ -168,7 +169,11 @@ PenaltyOption = Annotated[
 ]
 Intercept = Annotated[bool, typer.Option(help="For mlp: give the data a column of ones, its weights penalised too.")]
 FreeIntercept = Annotated[
-    bool, typer.Option("--free-intercept", help="Give the outputs a bias that costs nothing, for every block.")
+    bool | None,
+    typer.Option(
+        "--free-intercept/--no-free-intercept",
+        help="Give the outputs a bias that costs nothing, for every block. (default: yes, but not with --no-intercept)",
+    ),
 ]
 Standardize = Annotated[
     bool | None,

@@ -35,7 +35,9 @@ def joined(out: Path, kept: Path | None, every: int) -> Iterator[Ranks | None]:
 def own_rows(fitting: Fitting, group: Ranks | None) -> tuple[Any, Any, Any, Any]:
     """X, y, weight and mask of this process."""
     data = fitting.data
-    rows = slice(None) if group is None else group.rows(len(data.X))
+    if group is None:
+        return data.X, fitting.y, data.weight, data.mask
+    rows = group.rows(len(data.X))
     weight, mask = (None if part is None else part[rows] for part in (data.weight, data.mask))
     return data.X[rows], fitting.y[rows], weight, mask
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from sklearn.base import BaseEstimator
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, estimator_html_repr
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
@@ -29,6 +29,7 @@ from provenet.data.sharded import as_shards
 from provenet.data.shards import Shards
 from provenet.data.validation import as_mask, as_weights, check_finite
 from provenet.data.whitening import Whitening
+from provenet.estimators.auto_beta import NEURONS, BetaChoice, choose_beta
 from provenet.estimators.beta import Beta, parse_beta
 from provenet.estimators.budget import Budget
 from provenet.estimators.scales import standardizes, warn_of_scales
@@ -37,6 +38,7 @@ from provenet.estimators.together import refuse_together
 from provenet.formulation import Wanted, pose
 from provenet.formulation.sharded import goes_in_shards
 from provenet.gates.samplers import NEED_BETA
+from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.memory import as_bytes, shown
 from provenet.problem import Problem
 from provenet.solvers import Record, Solution, Status
@@ -100,6 +102,8 @@ class ProvenEstimator(Settings, BaseEstimator):
     n_features_in_: int
     sample_shape_: tuple[int, ...]
 
+    beta_search_: BetaChoice  # where ``beta`` is "auto"
+
     _watcher: Callback | None = None  # both set for a while by `watched`
     _speaker: Callable[[str], Any] | None = None
 
@@ -148,18 +152,35 @@ class ProvenEstimator(Settings, BaseEstimator):
         """The problem at this β.
 
         For a share, gates that depend on β are found at that share of β_max with Gaussian ones: β_max of their own,
-        which β is a share of in the end, is not known before.
+        which β is a share of in the end, is not known before.  A β that is chosen, by networks with weight decay, is
+        that share of β_max with Gaussian gates itself, or for other norms the share.
         """
         wanted = self._wanted()
         self._fit_whitening(data)
+        if beta.chosen:
+            beta = self._chosen_beta(data, wanted, seed)
         rough = 1.0 if beta.relative else beta.value
         if beta.relative and wanted.name in NEED_BETA and self.activation != "linear":
-            gated = replace(self._statement(1.0), activation="gated_relu", complete=False)
-            rough = beta.of(self._posed(gated, data, Wanted("gaussian", min(wanted.count, _FEW)), seed))
+            rough = beta.of(self._roughly(self._statement(1.0), data, wanted, seed))
         problem = self._posed(self._statement(rough), data, wanted, seed)
         if self.verbose:
             print_gates(problem)
         return problem.with_beta(beta.of(problem)) if beta.relative else problem
+
+    def _chosen_beta(self, data: TrainingData, wanted: Wanted, seed: int) -> Beta:
+        statement = self._statement(1.0)
+        problem = self._roughly(replace(statement, penalty=WEIGHT_DECAY), data, wanted, seed)
+        self.beta_search_ = choose_beta(problem, is_classifier(self), seed, wanted.count or NEURONS)
+        if self.verbose:
+            print(self.beta_search_)
+        found = Beta(self.beta_search_.share, "max")
+        return Beta(found.of(problem)) if statement.penalty == WEIGHT_DECAY else found
+
+    def _roughly(self, statement: Statement, data: TrainingData, wanted: Wanted, seed: int) -> Problem:
+        """With a few Gaussian gates, whose β_max is near that of many."""
+        if statement.activation != "linear":
+            statement = replace(statement, activation="gated_relu", complete=False)
+        return self._posed(statement, data, Wanted("gaussian", min(wanted.count or _FEW, _FEW)), seed)
 
     def _posed(self, statement: Statement, data: TrainingData, wanted: Wanted, seed: int) -> Problem:
         X, standardize = self._whitened(data.X), self._standardizes()
@@ -309,8 +330,9 @@ class SingleBeta(OneBeta):
 
     def _train(self: Any, data: TrainingData) -> Solution:
         budget = Budget(self.max_seconds)
+        vars(self).pop("beta_search_", None)
         with budget.within():
-            problem = self._formulate(data, parse_beta(self.beta), self._seed())
+            problem = self._formulate(data, parse_beta(self.beta, auto=True), self._seed())
         self._say_memory(problem)
         self.beta_ = problem.beta
         last = getattr(self, "solution_", None) if self.warm_start else None

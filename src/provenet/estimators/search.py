@@ -185,9 +185,9 @@ class BetaSearch(ManyBetas):
     def _middle(self) -> Beta:
         """The β for which gates that depend on it are found: the geometric mean of those that are listed."""
         listed = self._listed()
-        if listed is None or any(beta.relative != listed[0].relative for beta in listed):
+        if listed is None or any(beta.unit != listed[0].unit for beta in listed):
             return USUAL
-        return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].relative)
+        return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].unit)
 
     def _grid(self: Any, problem: Problem) -> list[float]:
         listed = self._listed()

@@ -40,24 +40,25 @@ class Settings:
     block: str | Block = setting("mlp", "a name, or a block object with settings of its own")
     activation: str = setting("gated_relu", '"gated_relu", "relu" or "linear"; a search tries each of a list of them')
     gates: str | Any = setting(
-        "gaussian",
-        'how gates are found: "gaussian", "between" (halfway between rows of different targets) or "trained" (the '
-        'units of a ReLU network trained for a moment), "grow" (some Gaussian ones, to which those are added that pull '
+        "auto",
+        'how gates are found: "trained" (the units of a ReLU network trained for a moment), "gaussian", "between" '
+        '(halfway between rows of different targets), "auto" (trained where that takes a moment, Gaussian on samples '
+        'too large for it), "grow" (some Gaussian ones, to which those are added that pull '
         "hardest, up to ``n_gates``); or gate vectors of your own, or a torch network, whose units "
         'they are; for "relu" gates are activation patterns, and "all" enumerates every one there is, so that the '
         "certificate speaks of all ReLU networks; a search tries each of a list of names",
     )
-    n_gates: int | Any = setting(100, 'how many; or gate vectors, or "all", as ``gates`` takes them')
+    n_gates: int | Any = setting(50, 'how many; or gate vectors, or "all", as ``gates`` takes them')
     readout: str = setting(
         "mean", 'over the tokens of a block that has them, or "tokens", with a label (n, s) or target for each'
     )
     fit_intercept: bool | str = setting(
-        True,
-        'for "mlp" alone: gives X a column of ones, whose weights are penalised like the others; "free", for every '
-        "block: also a bias of the outputs that costs nothing",
+        "free",
+        'True, for "mlp" alone: gives X a column of ones, whose weights are penalised like the others; "free", for '
+        "every block: also a bias of the outputs that costs nothing",
     )
     solver: str | Any = setting("auto", "as in `provenet.solve`")
-    tol: float = setting(1e-4, "the relative gap to be certified")
+    tol: float = setting(1e-3, "the relative gap to be certified")
     max_steps: int | None = setting(None, "as in `provenet.solve`")
     max_seconds: float | None = setting(
         None, "a limit of the whole fit, with its gates and folds; the certificate may take a second or a tenth more"
@@ -70,7 +71,7 @@ class Settings:
     verbose: int = setting(
         0, "1 prints each look at the gap, how long gates took, and what memory data in shards will take"
     )
-    random_state: Any = setting(0, "for the gates that are sampled")
+    random_state: Any = setting(0, "for gates that are sampled or trained, and for the choice of β")
     whiten: bool = setting(
         False,
         "makes XXᵀ = I first (ZCA, for tables with no more samples than features), and does the same to new data",
@@ -106,7 +107,11 @@ class RegressorSettings(Settings):
 class OneBeta:
     """Of training at one β."""
 
-    beta: float | str = setting("0.02max", 'the weight decay, or a share of β_max: "0.01max"')
+    beta: float | str = setting(
+        "auto",
+        'the weight decay, a share of β_max such as "0.01max", or "auto": chosen by short trainings of networks of the '
+        "same block, judged on samples that they were not trained on",
+    )
     warm_start: bool = setting(False, "begins at the last solution where sizes and gates agree")
 
 

@@ -63,11 +63,12 @@ def formulate(
     activation : str, default "gated_relu"
         "gated_relu", "relu" or "linear".
     gates : str, int, array or network, default 100
-        "gaussian", "between" (halfway between rows of different targets) or "trained" (the units of a ReLU network
-        trained for a moment), ``n_gates`` of them; "grow", some Gaussian ones to which `solve` adds the ones that pull
-        hardest, up to ``n_gates``; a number of Gaussian ones; gate vectors (P, p) of your own; or a network, whose
-        units they are.  A block with groups has so many in each group.  For ReLU gates are arrangements, and "all"
-        enumerates them; of whitened X, or rows orthogonal to one another, one open gate is all that is needed
+        "gaussian", "between" (halfway between rows of different targets), "trained" (the units of a ReLU network
+        trained for a moment) or "auto" (trained, where that takes a moment, else Gaussian), ``n_gates`` of them;
+        "grow", some Gaussian ones to which `solve` adds the ones that pull hardest, up to ``n_gates``; a number of
+        Gaussian ones; gate vectors (P, p) of your own; or a network, whose units they are.  A block with groups has so
+        many in each group.  For ReLU gates are arrangements, and "all" enumerates them; of whitened X, or rows
+        orthogonal to one another, one open gate is all that is needed
         (CP §3.3).
     loss : str or Loss class, default "squared"
         "squared", "softmax", "logistic" or "huber".  Every loss is a sum over samples.
@@ -161,7 +162,9 @@ def pose(
         loss = RankedLoss.of(loss, shards)
     scaled_loss, units = normalised(loss, shards.largest(block.size(data.X)), block.degree)
     beta = units.normalised_beta(statement.beta)
-    found = find_gates(statement, BlockTrainee(on, scaled_loss, beta, units), wanted, seed, gate_group, shards)
+    trainee = BlockTrainee(on, scaled_loss, beta, units)
+    wanted = wanted.settled(trainee)
+    found = find_gates(statement, trainee, wanted, seed, gate_group, shards)
     operator = (
         spread_operator(on, found, units.x, shards) if isinstance(shards, Spread) else on.operator(found, units.x)
     )

@@ -70,7 +70,7 @@ class BlockShards:
 
     def typical(self, space: Space) -> Operator:
         shards = cast(Shards, self.on.X)
-        on = self._on(shards.spaced(min(_TYPICAL * self.plan.sizes.p, self.plan.rows)))
+        on = self._on(shards.spaced(min(_TYPICAL * self.plan.sizes.p, self.plan.at_first)))
         return on.operator(on.open_gates(), self.scale).once().to(space)
 
     def _on(self, X: Tensor) -> OnData:
@@ -91,6 +91,7 @@ def pose_in_shards(
     standardize: bool | Scaling = False,
 ) -> Problem:
     """The statement on data in shards; arguments as `pose` has them.  limit: bytes that all of it may take."""
+    wanted = wanted.without_training()
     _check(statement, wanted, mask)
     X, Y = as_shards(X, Y)
     block, n = statement.block, len(X)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call
@@ -18,12 +19,14 @@ from provenet.variable import Factors
 
 @dataclass(frozen=True)
 class BlockTrainee:
-    """Networks of a block on its data, with the normalised loss and β of the program that is to be solved."""
+    """Networks of a block on its data, ReLU or else linear, with the normalised loss and β of the program that is to be
+    solved."""
 
     on: OnData
     loss: Loss
     beta: float
     units: Units
+    relu: bool = True
 
     @property
     def samples(self) -> int:
@@ -36,12 +39,12 @@ class BlockTrainee:
     def work(self, neurons: int) -> float:
         return neurons * self.on.rho * (self.on.p + self.on.q)
 
-    def network(self, group: Tensor, some: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+    def network(self, group: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
         on, root = self.on, self.units.z**0.5
         nobody = Factors.empty(on.p, on.q)
-        module = on.block.network(nobody, None, on.readout, group if len(on.groups) > 1 else None, True)
-        x = on.X[some].to(torch.float64)
-        inputs: tuple[Any, ...] = (x,) if on.mask is None else (x, on.mask[some])
+        module = on.block.network(nobody, None, on.readout, group if len(on.groups) > 1 else None, self.relu)
+        x = on.X.to(torch.float64)
+        inputs: tuple[Any, ...] = (x,) if on.mask is None else (x, on.mask)
 
         def outputs(first: Tensor, second: Tensor) -> Tensor:
             weights = {"first": root * first, "second": root * second}
@@ -49,12 +52,51 @@ class BlockTrainee:
 
         return outputs
 
-    def slope(self, outputs: Tensor, some: Tensor) -> tuple[float, Tensor]:
-        loss = self.loss
-        if len(some) < self.samples:
-            loss = loss.with_data(loss.target[some], loss.sample_weight[some])
-        said = outputs.detach()
-        if said.shape != loss.target.shape:
-            block, needed = self.on.block.name, (self.samples, *said.shape[1:])
+    def bias(self) -> Tensor:
+        found = self.loss.intercept(torch.zeros_like(self.loss.target))
+        return self.loss.target.new_zeros(0) if found is None else found
+
+    def slope(self, outputs: Tensor, bias: Tensor) -> tuple[float, Tensor]:
+        if outputs.shape != self.loss.target.shape:
+            block, needed = self.on.block.name, tuple(outputs.shape)
             raise ValueError(f"Y: block {block!r} on this X needs {needed}, got {tuple(self.loss.target.shape)}.")
-        return float(loss.value(said)), loss.gradient(said)
+        b = bias if len(bias) else None
+        return float(self.loss.value_at(outputs, b)), self.loss.gradient_at(outputs, b)
+
+    def part(self, some: Tensor) -> BlockTrainee:
+        on = self.on.block.on(
+            self.on.X[some], self.on.outputs, self.on.readout, None if self.on.mask is None else self.on.mask[some]
+        )
+        loss = self.loss.part(some)
+        share = float(loss.sample_weight.sum() / self.loss.sample_weight.sum())
+        return BlockTrainee(on, loss, share * self.beta, self.units, self.relu)
+
+    def merged(self) -> BlockTrainee:
+        X, target = _without_last_digits(self.on.X), _without_last_digits(self.loss.target)
+        index, copies = _distinct(X, target, self.on.mask)
+        own = self.part(index)
+        weight = torch.zeros_like(own.loss.sample_weight).index_add_(0, copies, self.loss.sample_weight)
+        beta = float(_without_last_digits(torch.tensor(self.beta, dtype=torch.float64)))
+        return replace(own, on=replace(own.on, X=X[index]), loss=own.loss.with_data(target[index], weight), beta=beta)
+
+    def at(self, beta: float) -> BlockTrainee:
+        """At another β, normalised as this one is."""
+        return replace(self, beta=beta)
+
+
+def _without_last_digits(values: Tensor) -> Tensor:
+    """To 24 bits: what rounding left in moments and in β_max must not lead a training elsewhere."""
+    mantissa, exponent = torch.frexp(values.to(torch.float64))
+    return torch.ldexp((mantissa * 2**24).round() / 2**24, exponent)
+
+
+def _distinct(*parts: Tensor | None) -> tuple[Tensor, Tensor]:
+    """Numbers (k,) of samples no two of which are equal in all parts (n, …), in an order that hangs on what they hold
+    alone; and for each sample (n,) which of them it equals."""
+    values = [part.reshape(len(part), -1).to(torch.float64) + 0.0 for part in parts if part is not None]  # −0.0 is 0.0
+    bits = torch.cat(values, dim=1).numpy().view(np.uint64)
+    odd = np.random.default_rng(0).integers(0, 2**63, bits.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    mixed = (bits ^ (bits >> np.uint64(32))) * odd
+    digest = (mixed ^ (mixed >> np.uint64(29))).sum(1)
+    _, index, copies = np.unique(digest, return_index=True, return_inverse=True)
+    return torch.from_numpy(index), torch.from_numpy(copies)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
 from torch import nn
 
-from provenet.gates.samplers import SAMPLERS
+from provenet.formulation.trainee import BlockTrainee
+from provenet.gates.samplers import AUTO, SAMPLERS, settled
 
 GIVEN = "given"
 ALL = "all"
 GROW = "grow"
-NAMES = (*SAMPLERS, GROW, ALL)
+NAMES = (AUTO, *SAMPLERS, GROW, ALL)
 _SEEDLINGS = 0.2  # of the gates asked for: how many Gaussian ones grow
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """name: of a sampler, which is to find ``count`` gates in each group of features; "grow", which begins with some of
+    """name: of a sampler, which is to find ``count`` gates in each group of features, "auto" for the one that suits the
+    data; "grow", which begins with some of
     them and lets `solve` find the others; "all", the arrangements of ReLU; or "given", by ``vectors`` (P, p) or as the
     units of a ``network``."""
 
@@ -31,7 +33,7 @@ class Wanted:
     @staticmethod
     def of(gates: Any, n_gates: Any = 100) -> Wanted:
         """As a user says it: ``gates`` a name, with ``n_gates`` of them, a number of Gaussian ones, vectors of their
-        own, or a network.  Where ``gates`` are Gaussian, ``n_gates`` may say all this as well."""
+        own, or a network.  Where ``gates`` are "auto" or Gaussian, ``n_gates`` may say all this as well."""
         if isinstance(gates, str):
             if gates not in NAMES:
                 known = ", ".join(map(repr, NAMES))
@@ -45,7 +47,7 @@ class Wanted:
 
     @staticmethod
     def _instead(gates: str, n_gates: Any) -> Wanted:
-        if gates != "gaussian":
+        if gates not in (AUTO, "gaussian"):
             raise ValueError(f"n_gates: with gates={gates!r} it must be a whole number, got {n_gates!r}.")
         return Wanted.of(n_gates)
 
@@ -55,6 +57,14 @@ class Wanted:
         if self.name == GROW:
             return "gaussian", max(1, round(_SEEDLINGS * self.count))
         return (self.name, self.count) if self.name in SAMPLERS else None
+
+    def settled(self, trainee: BlockTrainee) -> Wanted:
+        """With a sampler of its own name in place of "auto"."""
+        return replace(self, name=settled(self.name, trainee, self.count * len(trainee.on.groups)))
+
+    def without_training(self) -> Wanted:
+        """With Gaussian gates in place of "auto": for data that are not at hand all at once."""
+        return replace(self, name="gaussian") if self.name == AUTO else self
 
     @property
     def all(self) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from provenet.gates.between import between
 from provenet.gates.gaussian import gaussian
 from provenet.gates.pool import Found
-from provenet.gates.sight import Sight
-from provenet.gates.trained import trained
+from provenet.gates.sight import Sight, Trainee
+from provenet.gates.trained import in_a_moment, trained
 
 Sampler = Callable[[Sight, int, int | None], list[Found]]
 """(what it may look at, how many gates, seed) ↦ the gates of each group: seeded, one a pattern, none that grazes a row
@@ -16,4 +16,12 @@ or is closed everywhere; fewer where there are fewer."""
 
 SAMPLERS: dict[str, Sampler] = {"gaussian": gaussian, "between": between, "trained": trained}
 BLIND = ("gaussian",)  # those that look at patterns alone
-NEED_BETA = ("trained",)  # those that depend on the β of the problem
+AUTO = "auto"  # "trained" where that takes a moment, else "gaussian"
+NEED_BETA = ("trained", AUTO)  # those that depend on the β of the problem
+
+
+def settled(name: str, trainee: Trainee, neurons: int) -> str:
+    """The sampler that is meant, for so many neurons."""
+    if name != AUTO:
+        return name
+    return "trained" if in_a_moment(trainee, neurons) else "gaussian"

@@ -37,14 +37,24 @@ class Trainee(Protocol):
     def work(self, neurons: int) -> float:
         """Multiply-adds of a forward pass over one sample, about."""
 
-    def network(self, group: Tensor, some: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
-        """(first, second) ↦ outputs of the samples with these numbers; differentiable."""
+    def network(self, group: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
+        """(first, second) ↦ outputs of all samples; differentiable."""
 
-    def slope(self, outputs: Tensor, some: Tensor) -> tuple[float, Tensor]:
-        """The loss of the outputs, and its gradient, as if these samples were all there are."""
+    def bias(self) -> Tensor:
+        """The best constant outputs (c,), where networks have a bias that costs nothing; else (0,)."""
+
+    def slope(self, outputs: Tensor, bias: Tensor) -> tuple[float, Tensor]:
+        """The loss of the outputs and such a bias, and its gradient."""
 
     @property
     def beta(self) -> float: ...
+
+    def part(self, some: Tensor) -> Trainee:
+        """On the samples with these numbers alone, at their part of β: losses are sums."""
+
+    def merged(self) -> Trainee:
+        """On distinct samples, each with the weight of all that are equal to it: so that one of weight two trains a
+        network as one repeated does."""
 
 
 @dataclass(frozen=True)

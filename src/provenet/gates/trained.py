@@ -10,19 +10,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provenet import deadline
 from provenet.gates.gaussian import fill
 from provenet.gates.pool import Found, Pool
 from provenet.gates.sight import Sight, Trainee
+from provenet.gates.training import PASSES, Layers, begun, descended
 from provenet.vectors import unit
 
 _STEPS = 100  # of L-BFGS: 1,000 find networks a few per cent better, and gates that predict no better
 _FEWEST = 50
-_ENOUGH = 1e-6  # of the objective that training began with: a step that gains less is the last
 _WORK = 1e10  # multiply-adds that training may take: a second or two
-_PASSES = 4  # of the work of a forward pass: what a step takes, its line search included
+_MOST = 5e10  # beyond which it is no longer a moment
 _SAMPLES = 500  # of which a network can be trained, where all would be too much work
-_OUTPUTS = 0.3  # root mean square of the outputs that training begins with
 _OFF = 1e-9  # of its length: how far a unit that grazes a row is moved
 
 
@@ -31,7 +29,7 @@ def trained(sight: Sight, count: int, seed: int | None) -> list[Found]:
     generator = np.random.default_rng(seed)
     trainee, groups = sight.trainee, sight.groups
     group = torch.arange(len(groups)).repeat_interleave(count)
-    first, second = train(trainee, group, groups[0].p, generator)
+    first, second, _ = train(trainee, group, groups[0].p, generator)
     size = torch.linalg.vector_norm(first, dim=1) * torch.linalg.vector_norm(second, dim=1)
     found = []
     for b, rows in enumerate(groups):
@@ -47,53 +45,23 @@ def trained(sight: Sight, count: int, seed: int | None) -> list[Found]:
     return found
 
 
-def train(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generator) -> tuple[Tensor, Tensor]:
-    """First and second layers (m, p), (m, q) of a network trained by L-BFGS, from neurons of balanced layers."""
-    steps, some = _affordable(trainee, len(group), generator)
-    first, second = (unit(torch.from_numpy(generator.standard_normal((len(group), k)))) for k in (p, trainee.q))
-    network = trainee.network(group, some)
-    outputs = network(first, second)
-    said = float(outputs.square().mean()) ** 0.5
-    root = (_OUTPUTS / said) ** 0.5 if said > 0 else 1.0
-    left, right = ((root * layer).requires_grad_() for layer in (first, second))
-    began = max(trainee.slope(torch.zeros_like(outputs), some)[0], torch.finfo(torch.float64).tiny)
-    share = len(some) / trainee.samples  # losses are sums, and β is that of all samples
-    optimiser = torch.optim.LBFGS(
-        [left, right],
-        max_iter=steps,
-        history_size=10,
-        tolerance_grad=0.0,
-        tolerance_change=_ENOUGH,
-        line_search_fn="strong_wolfe",
-    )
-
-    def closure() -> float:
-        if deadline.over():
-            raise TimeoutError
-        optimiser.zero_grad()
-        outputs = network(left, right)
-        loss, slope = trainee.slope(outputs, some)
-        outputs.backward(slope / began)
-        penalty = 0.0
-        for layer in (left, right):
-            assert layer.grad is not None
-            layer.grad += share * trainee.beta / began * layer.detach()
-            penalty += 0.5 * share * trainee.beta * float(layer.detach().square().sum())
-        return (loss + penalty) / began
-
-    try:
-        with torch.enable_grad():
-            optimiser.step(closure)
-    except TimeoutError:  # it ends with what it has
-        pass
-    lost = not bool(torch.isfinite(left).all() and torch.isfinite(right).all())
-    return (first, second) if lost else (left.detach(), right.detach())
+def train(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generator) -> Layers:
+    """The layers of a network trained by L-BFGS, from neurons of balanced layers."""
+    trainee = trainee.merged()
+    steps, k = _affordable(trainee, len(group))
+    if k < trainee.samples:
+        trainee = trainee.part(torch.from_numpy(np.sort(generator.permutation(trainee.samples)[:k])))
+    return descended(trainee, group, begun(trainee, group, p, generator), steps)
 
 
-def _affordable(trainee: Trainee, neurons: int, generator: np.random.Generator) -> tuple[int, Tensor]:
-    """How many steps, on which samples (k,)."""
-    n = trainee.samples
-    each = _PASSES * trainee.work(neurons)
-    k = min(n, max(_SAMPLES, int(_WORK / (_FEWEST * each))))
-    some = torch.arange(n) if k == n else torch.from_numpy(np.sort(generator.permutation(n)[:k]))
-    return min(_STEPS, max(_FEWEST, int(_WORK / (k * each)))), some
+def in_a_moment(trainee: Trainee, neurons: int) -> bool:
+    """Whether training so many neurons takes seconds at most."""
+    steps, k = _affordable(trainee, neurons)
+    return steps * k * PASSES * trainee.work(neurons) <= _MOST
+
+
+def _affordable(trainee: Trainee, neurons: int) -> tuple[int, int]:
+    """How many steps, on how many samples."""
+    each = PASSES * trainee.work(neurons)
+    k = min(trainee.samples, max(_SAMPLES, int(_WORK / (_FEWEST * each))))
+    return min(_STEPS, max(_FEWEST, int(_WORK / (k * each)))), k

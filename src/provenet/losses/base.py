@@ -76,6 +76,10 @@ class Loss(Placed, ABC):
         """L(Ŷ + 1bᵀ) for the intercept b (c,) of a network, None: L(Ŷ)."""
         return self.value(prediction if intercept is None else prediction + intercept)
 
+    def gradient_at(self, prediction: Tensor, intercept: Tensor | None) -> Tensor:
+        """The gradient of `value_at` in the prediction."""
+        return self.gradient(prediction if intercept is None else prediction + intercept)
+
     def dual_at(self, prediction: Tensor) -> Tensor:
         """∇L(Ŷ) as a dual point, rounded so that what it must satisfy exactly it does."""
         return self.gradient(prediction)
@@ -91,6 +95,10 @@ class Loss(Placed, ABC):
     def with_data(self, target: Tensor, weight: Tensor | None) -> Self:
         """The same loss on other targets; a loss with settings hands them on."""
         return type(self)(target, weight)
+
+    def part(self, some: Tensor) -> Loss:
+        """Of the samples with these numbers."""
+        return self.with_data(self.target[some], self.sample_weight[some])
 
     def settings(self) -> dict[str, Any]:
         """What distinguishes this loss from another of its name, ready for JSON: arguments of the class."""

@@ -81,9 +81,9 @@ class Free(Loss):
         return bent, torch.linalg.pinv((matrix + matrix.T) / 2, hermitian=True, rtol=1e-14)
 
     def intercept(self, prediction: Tensor) -> Tensor:
-        """The best b (c,) of a network with this prediction."""
+        """The best b (c,) of a network with this prediction: the same to the last digit, whatever was asked before."""
         with torch.no_grad():
-            return self._best(prediction) + self.offset
+            return self._flat.shift(self._rows(prediction.detach()), self._zero) + self.offset
 
     def value(self, prediction: Tensor) -> Tensor:
         return self._flat.value(self._rows(prediction) + self._best(prediction))
@@ -91,6 +91,10 @@ class Free(Loss):
     def value_at(self, prediction: Tensor, intercept: Tensor | None) -> Tensor:
         b = self._zero if intercept is None else intercept
         return self._flat.value(self._rows(prediction) + (b - self.offset))
+
+    def gradient_at(self, prediction: Tensor, intercept: Tensor | None) -> Tensor:
+        b = self._zero if intercept is None else intercept
+        return self._plain.gradient(self._taken(prediction, self.offset - b))
 
     @property
     def constant(self) -> Tensor:
@@ -173,6 +177,10 @@ class Free(Loss):
     def with_data(self, target: Tensor, weight: Tensor | None) -> Free:
         there = self.there if self.there is not None and len(self.there) == len(target) else None
         return Free(self._given.with_data(target, weight), there)
+
+    def part(self, some: Tensor) -> Free:
+        given = self._given.with_data(self.target[some], self.sample_weight[some])
+        return Free(given, None if self.there is None else self.there[some])
 
     def settings(self) -> dict[str, object]:
         return self._given.settings()

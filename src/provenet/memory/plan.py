@@ -16,6 +16,7 @@ _PATTERNS = 2.2  # bytes of a pattern's entry, while gates are found
 _STACKS = 8  # of A*Θ, in float64
 _ALIVE = 5  # copies of a shard's rows, in float64, while its operator is made
 _PLACES = 40  # arrays of all neurons' weights, in float64, besides what is remembered of steps
+_SQUARES, _MOST_AXES = 6, 2_000  # p × p matrices, while the data's axes are found, and up to which p they are
 _LIBRARIES = 8 * 10**6  # what libraries take for themselves as they go
 _SHARD, _METHOD, _LOST = 1 / 8, 9 / 20, 1 / 8  # of what is left: for one shard, for the method, and between blocks
 _FEWEST_ROWS = 16  # a shard has, if there are as many
@@ -46,7 +47,8 @@ class Sizes:
         stacks = _STACKS * 8 * self.gates * self.p * self.q
         places = _PLACES * 8 * self.neurons * (self.p + self.q)
         patterns = int(_PATTERNS * self.n * self.rho * self.gates)
-        return _PREDICTIONS * 8 * self.outputs + patterns + stacks + places + _LIBRARIES
+        axes = _SQUARES * 8 * self.p**2 if self.rho == 1 and self.p <= _MOST_AXES else 0
+        return _PREDICTIONS * 8 * self.outputs + patterns + stacks + places + axes + _LIBRARIES
 
     @property
     def row(self) -> int:
@@ -87,6 +89,11 @@ class MemoryPlan:
     @property
     def left(self) -> int:
         return self.limit - self.sizes.fixed
+
+    @property
+    def at_first(self) -> int:
+        """Rows that can be worked on at a time before any are kept."""
+        return max(self.rows, int(self.left / 2 / self.sizes.row))
 
     def kept(self, itemsize: int) -> int:
         """How many samples stay in memory between passes, in numbers of this size."""

@@ -118,7 +118,7 @@ def _starts(factors: Factors, group: Tensor, p: int, groups: int, seed: int) -> 
 
 def _climbed(trainee: BlockTrainee, u: Tensor, group: Tensor, theta: Tensor) -> tuple[Tensor, Tensor]:
     """Ascents of f from unit u (m, p), steps halved where f would fall: (u, f(u) (m,))."""
-    network = trainee.network(group, torch.arange(trainee.samples))
+    network = trainee.network(group)
     strength, slope = _pull(network, u, theta, trainee.q)
     step = torch.ones_like(strength)
     for _ in range(_STEPS):

@@ -18,7 +18,7 @@ import json
 import re
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from os import PathLike
 from pathlib import Path
@@ -138,6 +138,8 @@ class Snapshots:
         """There is nothing to go on with."""
         (self.folder / _INDEX).unlink(missing_ok=True)
         self._clear(lambda _: True)
+        with suppress(OSError):  # a folder that holds other things stays
+            self.folder.rmdir()
 
     def _clear(self, old: Any, names: Any = None) -> None:
         if not self.folder.is_dir():

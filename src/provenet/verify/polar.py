@@ -8,23 +8,26 @@ from numpy.typing import NDArray
 from provenet.verify.cones import cone_bound, is_reached, sectors
 from provenet.verify.groups import Groups
 from provenet.verify.losses import EPS
+from provenet.verify.narrow import narrow_bound
 from provenet.verify.norms import checked, pull_of_one, strongest
 from provenet.verify.samples import Samples
 from provenet.verify.types import Statement
 
 Array = NDArray[np.float64]
+_ENOUGH = 1 + 1e-4  # times β: polars that need not be bounded better
 Bound = tuple[float, bool]  # and whether it is the number itself
 
 
 def polar(samples: Samples, groups: Groups, theta: Array, statement: Statement) -> Bound:
     """Over the gates of all groups, for the gradient Θ of the loss at the predictions."""
     unit = 2.0 ** np.clip(np.frexp(np.abs(theta).max())[1], -1000, 1000)  # squares of what is tiny would vanish
-    found = [_of_group(samples, groups, b, theta / unit, statement) for b in range(groups.count)]
+    enough = _ENOUGH * statement.beta / unit
+    found = [_of_group(samples, groups, b, theta / unit, statement, enough) for b in range(groups.count)]
     largest, exact = max(found)
     return unit * largest, exact
 
 
-def _of_group(samples: Samples, groups: Groups, b: int, theta: Array, statement: Statement) -> Bound:
+def _of_group(samples: Samples, groups: Groups, b: int, theta: Array, statement: Statement, enough: float) -> Bound:
     sizes = groups.first.shape[1], groups.second.shape[1]
     table = samples.table() if statement.relu and groups.count == 1 else None
     vectors = groups.judged(b)
@@ -37,7 +40,7 @@ def _of_group(samples: Samples, groups: Groups, b: int, theta: Array, statement:
     if table is None or vectors is None:
         largest, exact = max(strongest(G, norms) for G in slopes), not statement.relu
     else:
-        largest, exact = _in_cones(slopes, vectors, table, norms)
+        largest, exact = _in_cones(slopes, vectors, table, norms, enough)
     bound = hidden_by_rounding * pull_of_one(norms, *sizes) + largest
     if not np.isfinite(bound):
         raise ValueError("X, Y: at these sizes the dual leaves the range of float64; rescale them.")
@@ -65,8 +68,10 @@ def _slopes(samples: Samples, groups: Groups, b: int, theta: Array, vectors: Arr
     return slopes, roundings * EPS * _frobenius_norm(total)
 
 
-def _in_cones(slopes: Array, vectors: Array, table: Array, norms: tuple[float, float]) -> Bound:
-    """max_k γ°(G_k) over the cones of the gates' activation patterns on unit rows, the largest pulls first."""
+def _in_cones(slopes: Array, vectors: Array, table: Array, norms: tuple[float, float], enough: float) -> Bound:
+    """max_k γ°(G_k) over the cones of the gates' activation patterns on unit rows, the largest pulls first.
+
+    A bound of no more than ``enough`` is not tightened where that takes a relaxation."""
     pulls = np.array([strongest(G, norms) for G in slopes])
     found, exact = 0.0, True
     for k in np.argsort(-pulls):
@@ -76,8 +81,11 @@ def _in_cones(slopes: Array, vectors: Array, table: Array, norms: tuple[float, f
         # with the 1-norm for second layers a neuron writes to one output; else all outputs are judged together
         for G in slopes[k].T[:, :, None] if norms[1] == 1 else slopes[k][None]:
             bound = cone_bound(G, cone)
+            reached = is_reached(G, cone, bound)
+            if bound > max(found, enough) and not reached:
+                bound = min(bound, narrow_bound(G, cone, vectors[k], max(found, enough)))
             if bound > found:
-                found, exact = bound, is_reached(G, cone, bound)
+                found, exact = bound, reached
     return found, exact
 
 

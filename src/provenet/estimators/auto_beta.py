@@ -1,0 +1,135 @@
+"""β by short trainings: networks of the same block, on parts of the data, judged on what each part leaves out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from provenet import deadline
+from provenet.formulation.trainee import BlockTrainee
+from provenet.gates.training import PASSES, Layers, begun, descended
+from provenet.problem import Problem
+
+SHARES = (0.5, 0.26, 0.13, 0.07, 0.036, 0.019, 0.01, 0.005)  # of β_max, each trained from the one before
+OTHERWISE = 0.03  # the share that predicted best of those that are one for all tables
+_FOLDS = 3
+_STEPS = (60, 25)  # of L-BFGS: at the first share, and at each that follows
+NEURONS = 50
+_FEWEST = 10  # samples, below which there is nothing to leave out
+_WORK = 5e9  # multiply-adds that the trainings may take, a second or two: fewer samples are looked at where it is more
+_SAMPLES = 300  # but not fewer than so many
+_MOST = 5e10  # multiply-adds beyond which it is not tried
+_TIME = 0.3  # of what is left of a time limit
+
+
+@dataclass(frozen=True)
+class BetaChoice:
+    """How a β was chosen: as the ``share`` of β_max, among ``shares`` (k,), at which samples that were left out had the
+    least loss; ``losses`` (folds, k) are means a sample.  Where there was nothing to choose by, ``reason`` says why."""
+
+    share: float
+    shares: NDArray[np.float64]
+    losses: NDArray[np.float64]
+    seconds: float
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if self.reason:
+            return f"beta is {self.share:g} of beta_max, as there were no trainings to choose it by: {self.reason}"
+        folds, k = self.losses.shape
+        return f"beta chosen from {k} by short trainings on {folds} folds in {self.seconds:.2g} s"
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it, ready for JSON."""
+        arrays = {"shares": self.shares.tolist(), "losses": self.losses.tolist()}
+        return {"share": self.share, **arrays, "seconds": self.seconds, "reason": self.reason or None}
+
+
+def choose_beta(problem: Problem, labels: bool, seed: int, neurons: int = NEURONS) -> BetaChoice:
+    """The β of the least loss on samples that were left out, for networks of the problem's block, loss and weights.
+
+    ``problem``: with few gates, at any β, for its data and β_max; ``labels``: targets are classes, of which each fold
+    has its part."""
+    began, losses = time.perf_counter(), np.empty((0, len(SHARES)))
+    if problem.memory is not None:
+        reason = "data in shards are not gone over so often."
+    else:
+        search = _Search(problem, min(neurons, NEURONS), np.random.default_rng(seed))
+        reason = search.hindrance()
+        if not reason:
+            with deadline.within(_TIME * deadline.left()):
+                losses = search.losses(labels)
+            reason = "" if len(losses) else "the time limit leaves none for them."
+    share = OTHERWISE if reason else SHARES[int(losses.mean(0).argmin())]  # the largest of equals
+    return BetaChoice(share, np.array(SHARES), losses, time.perf_counter() - began, reason)
+
+
+def folds_of(strata: NDArray[np.int64] | None, n: int, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
+    """The fold (n,) of each sample: of every class the same part in each; −1, always trained on, of one alone in its
+    class."""
+    order = generator.permutation(n)
+    if strata is None:
+        alone = np.zeros(n, dtype=bool)
+    else:
+        order = order[np.argsort(strata[order], kind="stable")]
+        alone = np.bincount(strata)[strata] == 1
+    fold = np.empty(n, dtype=np.int64)
+    fold[order] = np.arange(n) % count
+    return np.where(alone, -1, fold)
+
+
+class _Search:
+    """The trainings: so many neurons in each group, on as many samples as the work allows."""
+
+    def __init__(self, problem: Problem, neurons: int, generator: np.random.Generator) -> None:
+        relu = problem.activation != "linear"
+        beta_max = problem.program.beta_max or 1.0
+        whole = BlockTrainee(problem.on_data, problem.program.loss, beta_max, problem.units, relu).merged()
+        groups = len(whole.on.groups)
+        self.group = torch.arange(groups).repeat_interleave(neurons)
+        self.generator = generator
+        steps = _FOLDS * (_STEPS[0] + _STEPS[1] * (len(SHARES) - 1))
+        self.each = PASSES * steps * whole.work(len(self.group))  # multiply-adds a sample
+        n, most = whole.samples, max(_SAMPLES, int(_WORK / self.each))
+        some = torch.from_numpy(np.sort(generator.permutation(n)[:most]))
+        self.trainee = whole if n <= most else whole.part(some)
+
+    def hindrance(self) -> str:
+        """Why there is nothing to choose by, in a sentence; empty where there is."""
+        n = self.trainee.samples
+        if n < _FEWEST:
+            return f"{n} different samples are too few to leave some out."
+        return "training takes too long on samples of this size." if n * self.each > _MOST else ""
+
+    def losses(self, labels: bool) -> NDArray[np.float64]:
+        """(folds, shares), of those folds that are done in time."""
+        target = self.trainee.loss.target
+        strata = _classes(target) if labels and target.ndim == 2 else None
+        fold = folds_of(strata, len(target), _FOLDS, self.generator)
+        rows = [self._fold(fold, k) for k in range(_FOLDS) if (fold == k).any()]
+        return np.array([row for row in rows if row is not None]).reshape(-1, len(SHARES))
+
+    def _fold(self, fold: NDArray[np.int64], k: int) -> list[float] | None:
+        """The loss at every share; None where the time is over before."""
+        learner, judge = (self.trainee.part(torch.from_numpy(np.flatnonzero(own))) for own in (fold != k, fold == k))
+        said: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = judge.network(self.group)
+        layers: Layers = begun(learner, self.group, learner.on.p, self.generator)
+        found = []
+        for i, share in enumerate(SHARES):
+            layers = descended(learner.at(share * learner.beta), self.group, layers, _STEPS[i > 0])
+            if deadline.over():
+                return None
+            loss, _ = judge.slope(said(layers.first, layers.second), layers.bias)
+            found.append(loss * judge.units.y**2 / float(judge.loss.sample_weight.sum()))
+        return found
+
+
+def _classes(target: torch.Tensor) -> NDArray[np.int64]:
+    """The class (n,) of targets (n, c): one-hot, or zeros and ones."""
+    return (target.argmax(1) if target.shape[1] > 1 else target[:, 0].round().long()).numpy()

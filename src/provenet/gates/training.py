@@ -1,0 +1,84 @@
+"""Short trainings of networks by L-BFGS, for gates and for choosing β: no proof rests on them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.optimize import minimize
+from torch import Tensor
+
+from provenet import deadline
+from provenet.gates.sight import Trainee
+from provenet.vectors import unit
+
+_ENOUGH = 1e-6  # of the objective that training began with: a step that gains less is the last
+_OUTPUTS = 0.3  # root mean square of the outputs that training begins with
+PASSES = 4  # of the work of a forward pass: what a step takes, its line search included
+
+
+class Layers(NamedTuple):
+    """First and second layers (m, p) and (m, q), and the bias (c,) of the outputs, empty where there is none."""
+
+    first: Tensor
+    second: Tensor
+    bias: Tensor
+
+    def flat(self) -> NDArray[np.float64]:
+        return torch.cat([part.flatten() for part in self]).numpy()
+
+    def filled(self, values: NDArray[np.float64]) -> Layers:
+        """Layers of these shapes with such values, one after the other."""
+        sizes = [part.numel() for part in self]
+        parts = torch.from_numpy(values).split(sizes)
+        return Layers(*(part.view_as(own) for part, own in zip(parts, self, strict=True)))
+
+
+def begun(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generator) -> Layers:
+    """Neurons in random directions, their layers balanced, that together say something of moderate size."""
+    first, second = (unit(torch.from_numpy(generator.standard_normal((len(group), k)))) for k in (p, trainee.q))
+    said = float(trainee.network(group)(first, second).square().mean()) ** 0.5
+    root = (_OUTPUTS / said) ** 0.5 if said > 0 else 1.0
+    return Layers(root * first, root * second, trainee.bias())
+
+
+def descended(trainee: Trainee, group: Tensor, start: Layers, steps: int) -> Layers:
+    """The layers after at most so many steps of L-BFGS at the trainee's β; where time is over, those it has then."""
+    network = trainee.network(group)
+    best, least = start, float("inf")
+    began = trainee.slope(torch.zeros_like(network(*start[:2])), start.bias)[0]
+    if not began > torch.finfo(torch.float64).tiny:  # a constant fits: there is nothing to learn
+        return start
+
+    def objective(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        nonlocal best, least
+        if deadline.over():
+            raise TimeoutError
+        layers = start.filled(values.copy())
+        first, second = (layer.requires_grad_() for layer in layers[:2])
+        outputs = network(first, second)
+        loss, slope = trainee.slope(outputs.detach(), layers.bias)
+        outputs.backward(slope)
+        weights = values[: values.size - layers.bias.numel()]
+        value = (loss + 0.5 * trainee.beta * float(weights @ weights)) / began
+        if value < least:
+            best, least = layers, value
+        bias = slope.flatten(0, -2).sum(0)[: layers.bias.numel()]
+        found = Layers(_gradient(first), _gradient(second), bias).flat() / began
+        found[: weights.size] += trainee.beta / began * weights
+        return value, found
+
+    options: dict[str, Any] = {"maxiter": steps, "ftol": _ENOUGH, "gtol": 0.0, "maxcor": 10}
+    try:
+        with torch.enable_grad():
+            minimize(objective, start.flat(), jac=True, method="L-BFGS-B", options=options)
+    except TimeoutError:  # it ends with what it has
+        pass
+    return Layers(*(part.detach() for part in best))
+
+
+def _gradient(layer: Tensor) -> Tensor:
+    assert layer.grad is not None
+    return layer.grad
