@@ -16,7 +16,7 @@ QUICK = {"gates": "gaussian", "n_gates": 6, "tol": 1e-3}
 def test_what_is_said_is_what_is_meant() -> None:
     assert parse_beta(0.5) == parse_beta("0.5") == Beta(0.5)
     assert parse_beta(np.float32(0.5)) == Beta(0.5)
-    assert parse_beta("0.01max") == Beta(0.01, relative=True)
+    assert parse_beta("0.01max") == Beta(0.01, "max")
     assert parse_beta("5e-4mean", ("mean", "max")) == Beta(5e-4, mean=True)
     assert Beta(5e-4, mean=True).summed(200, lambda: 7.0) == pytest.approx(0.1)
     for said in (0.1, "0.1max", "1e-3max", 1 / 3):
