@@ -17,8 +17,8 @@ def test_what_is_said_is_what_is_meant() -> None:
     assert parse_beta(0.5) == parse_beta("0.5") == Beta(0.5)
     assert parse_beta(np.float32(0.5)) == Beta(0.5)
     assert parse_beta("0.01max") == Beta(0.01, "max")
-    assert parse_beta("5e-4mean", ("mean", "max")) == Beta(5e-4, mean=True)
-    assert Beta(5e-4, mean=True).summed(200, lambda: 7.0) == pytest.approx(0.1)
+    assert parse_beta("5e-4mean", ("mean", "max")) == Beta(5e-4, "mean")
+    assert Beta(5e-4, "mean").summed(200, lambda: 7.0) == pytest.approx(0.1)
     for said in (0.1, "0.1max", "1e-3max", 1 / 3):
         assert parse_beta(parse_beta(said).said) == parse_beta(said)
 
