@@ -33,7 +33,7 @@ def test_the_norms_reach_the_problem(data: tuple[np.ndarray, np.ndarray]) -> Non
 def test_folds_are_fits_with_the_same_norms(data: tuple[np.ndarray, np.ndarray]) -> None:
     X, Y = data
     settings = {"gates": "gaussian", "n_gates": 5, "penalty": (math.inf, 1), "tol": 1e-7}
-    search = pn.ProvenRegressorCV(betas=3, beta_ratio=0.05, cv=KFold(2), **settings).fit(X, Y)
+    search = pn.ProvenRegressorCV(betas=3, beta_ratio=0.05, cv=KFold(2), cv_tol=1e-7, **settings).fit(X, Y)
     assert search.certificate_.penalty == (math.inf, 1)
     train, test = next(KFold(2).split(X))
     for score, beta in zip(search.cv_scores_[0], search.betas_, strict=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -11,8 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold
 
 import provenet as pn
+from provenet.estimators import search as search_module
 from provenet.estimators.base import watched
-from provenet.estimators.search import _best
+from provenet.estimators.choice import chosen, seen_enough
 
 SMALL = {"n_gates": 8, "betas": 4, "cv": 2, "beta_ratio": 0.01}
 
@@ -24,20 +26,26 @@ def test_classifier_search(blobs):
     assert np.isfinite(clf.cv_scores_).all()
     assert (np.diff(clf.betas_) < 0).all()
     top = clf.solution_.problem.beta_max
-    np.testing.assert_allclose(clf.betas_, top * np.geomspace(1, 0.01, 4), rtol=1e-12)
+    np.testing.assert_allclose(clf.betas_, top * np.geomspace(0.3, 0.01, 4), rtol=1e-12)
     best = clf.cv_scores_.mean(0).argmax()
     assert clf.beta_ == clf.betas_[best] == clf.certificate_.beta
     assert [s.problem.beta for s in clf.path_] == clf.betas_.tolist()
     assert clf.path_[best] is clf.solution_
-    assert all(s.certificate.holds(clf.tol) for s in clf.path_)
-    assert clf.path_[0].factors.n_neurons == 0  # at beta_max
+    assert clf.certificate_.holds(clf.tol)
+    assert all(s.certificate.holds(clf.cv_tol) for s in clf.path_)
+    results = clf.cv_results_
+    assert results["tol"] == clf.cv_tol > clf.tol
+    assert (results["relative_gap"] <= clf.cv_tol).all()
+    np.testing.assert_allclose(results["mean_test_score"], clf.cv_scores_.mean(0))
+    np.testing.assert_array_equal(results["split1_test_score"], clf.cv_scores_[1])
+    assert results["rank_test_score"][best] == 1
     assert clf.score(X, y) > 0.85
 
 
 def test_folds_are_plain_fits_at_their_share_of_beta(curve):
     """Each score is that of ProvenRegressor trained on the fold at beta·n_train/n."""
     X, y = curve
-    search = pn.ProvenRegressorCV(**SMALL | {"cv": KFold(3)}, gates="gaussian", tol=1e-7).fit(X, y)
+    search = pn.ProvenRegressorCV(**SMALL | {"cv": KFold(3)}, gates="gaussian", tol=1e-7, cv_tol=1e-7).fit(X, y)
     for scores, (train, test) in zip(search.cv_scores_, KFold(3).split(X), strict=True):
         for score, beta in zip(scores, search.betas_, strict=True):
             plain = pn.ProvenRegressor(beta=beta * len(train) / len(X), gates="gaussian", n_gates=8, tol=1e-7)
@@ -79,7 +87,7 @@ def test_scoring_decides(blobs):
     def most_neurons(model, X, y):
         return -model.network_.first.shape[0]
 
-    laziest = pn.ProvenClassifierCV(**SMALL, scoring=most_neurons).fit(X, y)
+    laziest = pn.ProvenClassifierCV(**SMALL | {"betas": ["1.1max", "0.1max"]}, scoring=most_neurons).fit(X, y)
     assert laziest.beta_ == laziest.betas_[0]
     assert laziest.network_.first.shape[0] == 0
     with pytest.raises(ValueError, match="scoring"):
@@ -97,14 +105,16 @@ def test_a_class_missing_from_a_fold(blobs):
 
 def test_stopping_short_warns_once_for_the_folds(blobs):
     X, y = blobs
-    with pytest.warns(ConvergenceWarning, match=r"fits in the folds stopped above tol"):
+    with pytest.warns(ConvergenceWarning, match=r"fits in the folds stopped above cv_tol"):
         pn.ProvenClassifierCV(**SMALL | {"beta_ratio": 1e-4}, max_steps=3).fit(X, y)
 
 
-def test_verbose_prints_the_path(curve, capsys):
+def test_verbose_prints_a_line_for_each_beta(curve, capsys):
     X, y = curve
     search = pn.ProvenRegressorCV(**SMALL, verbose=1).fit(X, y)
-    assert capsys.readouterr().out.count("beta ") == 8 + len(search.path_) == 12
+    said = capsys.readouterr().out
+    assert said.count("beta ") == len(search.betas_) == 4
+    assert "4 of 4 at most" in said
 
 
 def stopped(search, after: int, X, y):
@@ -121,43 +131,122 @@ def looks_of(search, X, y) -> int:
     return len(looks)
 
 
-@pytest.mark.parametrize("share", [0.05, 0.3, 0.9])
+@pytest.mark.parametrize("share", [0.0, 0.4])
 def test_ctrl_c_keeps_the_best_so_far_with_its_certificate(blobs, share):
     X, y = blobs
-    settings = SMALL | {"betas": 3}
-    looks = looks_of(pn.ProvenClassifierCV(**settings), X, y)
+    settings = SMALL | {"betas": 3, "patience": None}
+    whole = pn.ProvenClassifierCV(**settings)
+    looks = looks_of(whole, X, y)
     search = stopped(pn.ProvenClassifierCV(**settings), int(share * looks), X, y)
     assert search.beta_ == search.certificate_.beta == search.solution_.problem.beta
     assert search.beta_ in search.betas_
     assert len(search.path_) == len(search.betas_)
     assert search.predict(X).shape == y.shape
-    if share == 0.9:  # a fold is done: what it says counts
-        assert search.certificate_.holds(search.tol)
-        assert not np.isnan(search.cv_scores_[0]).any()
-        assert np.isnan(search.cv_scores_[-1]).any()
+    if share > 0:  # a β is done in all folds: what they say counts, as if it had gone on
+        assert search.certificate_.holds(search.cv_tol)
+        done = ~np.isnan(search.cv_scores_).any(axis=0)
+        assert done.any()
+        np.testing.assert_array_equal(search.cv_scores_[:, done], whole.cv_scores_[:, : len(done)][:, done])
+
+
+def test_a_break_between_two_solves_keeps_what_there_is(blobs, monkeypatch):
+    X, y = blobs
+    calls, follow = [], search_module.followed
+
+    def broken(*args):
+        calls.append(args)
+        if len(calls) == 5:  # the second β: all the data, then the first fold
+            raise KeyboardInterrupt
+        return follow(*args)
+
+    monkeypatch.setattr(search_module, "followed", broken)
+    with pytest.warns(ConvergenceWarning, match="ended by hand, with 2 of 2 folds and 2 of 4"):
+        search = pn.ProvenClassifierCV(**SMALL).fit(X, y)
+    assert search.beta_ == search.betas_[0] == search.certificate_.beta
+    assert np.isnan(search.cv_scores_[:, 1]).all()
 
 
 def test_a_time_limit_is_of_the_whole_search(blobs):
     X, y = blobs
     began = time.perf_counter()
     with pytest.warns(ConvergenceWarning, match="ended by max_seconds"):
-        search = pn.ProvenClassifierCV(betas=1000, beta_ratio=1e-5, cv=5, tol=1e-9, max_seconds=0.5).fit(X, y)
+        search = pn.ProvenClassifierCV(
+            betas=1000, beta_ratio=1e-5, cv=5, tol=1e-3, patience=None, n_gates=8, max_seconds=0.5
+        ).fit(X, y)
     assert time.perf_counter() - began < 6.0
     assert len(search.betas_) < 1000
     assert search.beta_ == search.certificate_.beta
-    assert search.certificate_.holds(1e-9)  # one of those that were finished
+    assert len(search.path_) == 1 or search.certificate_.holds(search.cv_tol)  # one of those that were finished
+
+
+def test_the_answer_is_the_same_with_several_jobs(blobs):
+    X, y = blobs
+    settings = SMALL | {"betas": 2, "gates": "trained"}
+    with joblib.parallel_config(backend="multiprocessing"):  # forks are quick; joblib's own processes import anew
+        one, two = (pn.ProvenClassifierCV(**settings, n_jobs=jobs).fit(X, y) for jobs in (None, 2))
+    np.testing.assert_array_equal(one.cv_scores_, two.cv_scores_)
+    assert one.beta_ == two.beta_
+    assert one.certificate_.primal == pytest.approx(two.certificate_.primal, rel=1e-12)
+
+
+def test_the_path_is_within_its_gaps_of_independent_solves(blobs):
+    X, y = blobs
+    search = pn.ProvenClassifierCV(**SMALL, patience=None).fit(X, y)
+    for warm in search.path_:
+        alone = pn.solve(warm.problem, tol=1e-6).certificate
+        assert alone.dual - 1e-9 <= warm.certificate.primal
+        assert warm.certificate.primal - alone.primal <= warm.certificate.gap + 1e-9
+        assert warm.certificate.dual <= alone.primal + 1e-9
+
+
+def test_it_ends_where_smaller_betas_are_no_better(blobs):
+    X, y = blobs
+
+    def small_is_bad(model, X, y):
+        return min(model.solution_.problem.beta, 1.0)  # the same as long as β is large, then worse
+
+    search = pn.ProvenClassifierCV(**SMALL | {"betas": 5}, scoring=small_is_bad, patience=2)
+    assert len(search.fit(X, y).betas_) == 3
+    assert search.beta_ == search.betas_[0]
+    assert len(search.set_params(patience=None).fit(X, y).betas_) == 5
+
+
+@pytest.mark.parametrize(
+    ("means", "patience", "ends"),
+    [([1, 2, 2, 2], 3, False), ([1, 2, 2, 1, 2], 3, True), ([3, 2, 1, 4], 3, False), ([3, 1, 1, 1], None, False)],
+)
+def test_enough_is_so_many_without_a_better_one(means, patience, ends):
+    scores = np.array([means, means], dtype=float)
+    assert seen_enough([16.0, 8.0, 4.0, 2.0, 1.0], scores, patience) is ends
+    assert not seen_enough([1.0, 0.9, 0.8, 0.7, 0.6], scores, patience)  # neighbours
+
+
+def test_rules(blobs):
+    # means 0, 4, 5, 5; the folds of the third differ by 2: its standard error is 1
+    scores = np.array([[0, 3, 4, 5], [0, 5, 6, 5]], dtype=float)
+    assert chosen(scores, "best") == 2
+    assert chosen(scores, "one_se") == 1
+    assert chosen(scores[:1], "one_se") == 3  # one fold has no standard error
+    X, y = blobs
+    with pytest.raises(ValueError, match="rule: 'worst' is unknown"):
+        pn.ProvenClassifierCV(**SMALL, rule="worst").fit(X, y)
+    with pytest.raises(ValueError, match="cv_tol"):
+        pn.ProvenClassifierCV(**SMALL, cv_tol=0).fit(X, y)
+    large = pn.ProvenClassifierCV(**SMALL, rule="one_se").fit(X, y)
+    assert large.beta_ == large.betas_[chosen(large.cv_scores_, "one_se")]
 
 
 @pytest.mark.parametrize(
     ("scores", "best"),
     [
         ([[1, 3, 2], [np.nan] * 3], 1),
-        ([[1, 2, 3], [4, 1, np.nan]], 2),
+        ([[1, 2, 3], [4, 1, np.nan]], 0),
         ([[1, 3, np.nan], [2, 0.5, np.nan]], 1),
-        ([[1, 3, 9], [2, 0, np.nan], [9, np.nan, np.nan]], 2),
+        ([[1, 3], [np.nan, 1]], 1),
+        ([[np.nan, 2], [3, np.nan]], 0),
         ([[1, np.nan, np.nan]], 0),
         ([[np.nan] * 3], 2),
     ],
 )
 def test_what_is_best_of_a_search_that_was_cut_short(scores, best):
-    assert _best(np.array(scores, dtype=float), cut_short=True) == best
+    assert chosen(np.array(scores, dtype=float), cut_short=True) == best

@@ -35,7 +35,7 @@ def test_each_kind_has_its_own():
     names = {kind: set(kind().get_params()) for kind in KINDS}
     one, search = names[pn.ProvenClassifier], names[pn.ProvenClassifierCV]
     assert one - search == {"beta", "warm_start"}
-    assert search - one == {"betas", "beta_ratio", "cv", "scoring"}
+    assert search - one == {"betas", "beta_ratio", "cv", "scoring", "rule", "cv_tol", "patience", "n_jobs"}
     assert one ^ names[pn.ProvenRegressor] == {"class_weight", "delta"}
     assert (pn.ProvenClassifier().loss, pn.ProvenRegressorCV().loss) == ("softmax", "squared")
 

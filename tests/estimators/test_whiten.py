@@ -46,7 +46,7 @@ def test_every_fold_of_a_search_has_a_whitening_of_its_own(tmp_path: Path) -> No
     X, _ = data()
     y = X[:, 0] - X[:, 1]
     settings = {"gates": "gaussian", "n_gates": 5, "fit_intercept": False, "whiten": True, "tol": 1e-7}
-    search = pn.ProvenRegressorCV(betas=3, cv=2, **settings).fit(X, y)
+    search = pn.ProvenRegressorCV(betas=3, cv=2, cv_tol=1e-7, **settings).fit(X, y)
     seen = search.solution_.problem.X
     assert torch.allclose(seen @ seen.T, torch.eye(8, dtype=torch.float64), atol=1e-9)
     for scores, (train, test) in zip(search.cv_scores_, KFold(2).split(X), strict=True):

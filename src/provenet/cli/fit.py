@@ -44,7 +44,7 @@ def fit(
     task: o.TaskOption = "auto",
     beta: o.BetaOption = "auto",  # type: ignore[assignment]  # typer parses it
     cv: Annotated[int | None, typer.Option(min=2, help="Choose beta by cross-validation with so many folds.")] = None,
-    betas: Annotated[int, typer.Option(min=2, help="With --cv: how many values of beta to try.")] = 20,
+    betas: Annotated[int, typer.Option(min=2, help="With --cv: how many values of beta to try, at most.")] = 8,
     delta: o.Delta = 1.0,
     balanced: Annotated[bool, typer.Option("--balanced", help="Weigh classes against their frequency.")] = False,
     whiten: Annotated[

@@ -8,7 +8,7 @@ from numbers import Real
 
 from provenet import deadline
 
-_SHORTEST = 1e-3  # seconds: each part has an answer, if a poor one
+SHORTEST = 1e-3  # seconds: each part has an answer, if a poor one
 
 
 class Budget:
@@ -21,7 +21,7 @@ class Budget:
 
     def left(self, parts: int = 1) -> float | None:
         """For the next of so many parts with equal rights."""
-        return None if self.ends is None else max((self.ends - time.perf_counter()) / parts, _SHORTEST)
+        return None if self.ends is None else max((self.ends - time.perf_counter()) / parts, SHORTEST)
 
     def within(self) -> AbstractContextManager[None]:
         """What is done in here knows how much time is left."""

@@ -3,46 +3,39 @@
 from __future__ import annotations
 
 import copy
+import time
 import warnings
-from functools import wraps
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import check_scoring
 from sklearn.model_selection import check_cv
+from sklearn.utils.parallel import Parallel, delayed
 
 from provenet.data.sharded import comes_in_shards
 from provenet.estimators.base import TrainingData
 from provenet.estimators.beta import USUAL, Beta, parse_beta
 from provenet.estimators.budget import Budget
+from provenet.estimators.choice import Candidate, check_rule, chosen, mean_scores, seen_enough
+from provenet.estimators.folds import Fold, Next, followed
 from provenet.estimators.settings import ManyBetas
 from provenet.estimators.together import refuse_together
 from provenet.problem import Problem
-from provenet.solvers import Limits, Solution, Status
-from provenet.solvers.path import along, beta_grid
+from provenet.solvers import Solution, Status
 
-
-class Candidate(NamedTuple):
-    """One kind of network that was tried: β and the scores (folds, betas) there."""
-
-    activation: str
-    gates: Any
-    betas: NDArray[np.float64]
-    scores: NDArray[np.float64]
-
-    @property
-    def score(self) -> float:
-        """Of its best β, by the folds that are whole; without any it is the last to be taken."""
-        whole = ~np.isnan(self.scores).any(axis=1)
-        return float(self.scores[whole].mean(axis=0).max()) if whole.any() else -np.inf
+_LARGEST = 0.3  # of β_max: beyond it networks hardly differ from none
+_SEARCH = 0.75  # of the seconds: what the search may take; the rest is for the network that is kept
 
 
 class BetaSearch(ManyBetas):
-    """Training at the β of the best mean score over the folds; the largest of equals.
+    """Training at the β that the folds' scores speak for.
+
+    From the largest β down, each is tried on all folds, and on all the data, before the next: each part begins where it
+    stood.  They are solved to ``cv_tol`` only, which bounds how far each objective is from its least; the network of
+    the chosen β then goes on to ``tol``.
 
     Losses are sums over samples, so a fold that holds a share s of the total weight is trained at s·β: loss and penalty
     then trade off as they do on all the data, and ``betas_`` and ``beta_`` are in units of all the data.  Where
@@ -52,6 +45,7 @@ class BetaSearch(ManyBetas):
     betas_: NDArray[np.float64]
     beta_: float
     cv_scores_: NDArray[np.float64]
+    cv_results_: dict[str, Any]
     path_: list[Solution]
     candidates_: list[Candidate]
     activation_: str
@@ -60,22 +54,36 @@ class BetaSearch(ManyBetas):
     def _train(self: Any, data: TrainingData) -> Solution:
         """One search after the other, where there are several choices; Ctrl-C ends them with those that are done."""
         refuse_together("betas", "Choose beta on some rows in one process, and fit all with ProvenClassifier(beta=…).")
+        check_rule(self.rule)
         budget, choices, tried = Budget(self.max_seconds), self._choices(), []
         for k, (activation, gates) in enumerate(choices):
             model = copy.copy(self)
             model.activation, model.gates = activation, gates
-            own = budget if len(choices) == 1 else Budget(budget.left(len(choices) - k))
-            best, interrupted = model._search(data, own)
+            own = budget.left(len(choices) - k)
+            best, interrupted = model._search(data, Budget(None if own is None else _SEARCH * own))
             tried.append((Candidate(activation, gates, model.betas_, model.cv_scores_), model, best))
             if interrupted:
                 break
         self.candidates_ = [candidate for candidate, _, _ in tried]
-        chosen, model, best = max(tried, key=lambda each: each[0].score)
-        self.activation_, self.gates_, self.betas_, self.cv_scores_ = chosen
+        kept, model, best = max(tried, key=lambda each: each[0].score)
+        self.activation_, self.gates_, self.betas_, self.cv_scores_ = kept
         self.beta_, self.path_ = float(self.betas_[best]), model.path_
+        self.cv_results_ = model.cv_results_
         if self.whiten:
             self.whitening_ = model.whitening_
+        if not interrupted:
+            self.path_[best] = self._finished(self.path_[best], budget)
         return self.path_[best]
+
+    def _finished(self: Any, rough: Solution, budget: Budget) -> Solution:
+        """The solution to the tolerance that was asked for; what there is, where that was cut short and proves less."""
+        if rough.certificate.holds(self.tol):
+            return rough
+        try:
+            fine = self._solve(rough.problem, rough.factors, budget.left())
+        except KeyboardInterrupt:
+            return rough
+        return fine if fine.certificate.relative_gap <= rough.certificate.relative_gap else rough
 
     def _in_shards(self, X: Any, limit: int | None) -> bool:
         if comes_in_shards(X):
@@ -90,46 +98,89 @@ class BetaSearch(ManyBetas):
         return [(each, own) for each in activations for own in (gates[:1] if each == "linear" else gates)]
 
     def _search(self: Any, data: TrainingData, budget: Budget) -> tuple[int, bool]:
-        """Which β is best, and whether Ctrl-C ended it.
-
-        The path on all the data first, then the folds: whenever time ends or Ctrl-C comes there are certified
-        networks to choose from, by the folds that are done.
-        """
-        seed = self._seed()
-        folds = list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
+        """Which β is best, and whether Ctrl-C ended it: by what the folds had scored until then."""
+        asked = _Asked(data, self._middle(), self._seed(), max(float(self.tol), self._coarse()))
+        splits = list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
         with budget.within():
-            problem = self._formulate(data, self._middle(), seed)
+            problem = self._formulate(data, asked.found_at, asked.seed)
         self._say_memory(problem)
-        grid = np.array(self._grid(problem))
-        self.path_, interrupted = self._follow(problem, grid, budget.left(len(folds) + 1))
+        grid = self._grid(problem)
+        parts = [Fold(copy.copy(self), problem=problem), *(Fold.of(self, data, *split) for split in splits)]
+        self.path_, scores, gaps, short, interrupted = [], [], [], 0, False
+        for beta in grid:
+            began = time.perf_counter()
+            steps, interrupted = self._round(parts, asked, beta, budget)
+            if not steps or (self.path_ and steps[0].solution.status in (Status.INTERRUPTED, Status.TIME_LIMIT)):
+                break  # cut short, and there are others that were finished
+            missing = len(parts) - len(steps)
+            parts = [step.fold for step in steps] + parts[len(steps) :]
+            self.path_.append(steps[0].solution)
+            scores.append([step.score for step in steps[1:]] + [np.nan] * missing)
+            gaps.append([step.solution.certificate.relative_gap for step in steps[1:]] + [np.nan] * missing)
+            short += sum(step.solution.status not in (Status.SOLVED, Status.INTERRUPTED) for step in steps[1:])
+            if self.verbose:
+                _print_round(grid, scores, steps[0].solution, time.perf_counter() - began)
+            if interrupted or budget.over or seen_enough(grid, np.array(scores).T, self.patience):
+                break
         if not self.path_:
             raise KeyboardInterrupt
-        if len(self.path_) > 1 and self.path_[-1].status in (Status.INTERRUPTED, Status.TIME_LIMIT):
-            self.path_.pop()  # cut short, and there are others that were finished
-        self.betas_ = grid[: len(self.path_)]
-        self.cv_scores_ = np.full((len(folds), len(self.betas_)), np.nan)
-        if not interrupted:
-            interrupted = self._cross_validate(data, folds, seed, budget)
-        ended = interrupted or (self.max_seconds is not None and self._lacks(len(grid)))
-        best = _best(self.cv_scores_, cut_short=ended)
-        if ended:
-            self._tell_cut_short("by hand" if interrupted else "by max_seconds", len(grid))
+        self.betas_, self.cv_scores_ = np.array(grid[: len(scores)]), np.array(scores).T.copy()
+        ended = interrupted or (budget.over and self._lacks(len(grid)))
+        best = chosen(self.cv_scores_, self.rule, cut_short=ended)
+        self.cv_results_ = _results(self.betas_, self.cv_scores_, np.array(gaps).T, asked.tol)
+        self._tell(len(grid), short, asked.tol, ("by hand" if interrupted else "by max_seconds") if ended else None)
         return best, interrupted
+
+    def _round(self: Any, parts: list[Fold], asked: _Asked, beta: float, budget: Budget) -> tuple[list[Next], bool]:
+        """All parts at the next β, as far as time goes, all the data first; whether it was ended by Ctrl-C."""
+        steps: list[Next] = []
+        try:
+            if self.n_jobs not in (None, 1):
+                left = budget.left(len(parts))
+                calls = (delayed(followed)(part.alone(), *asked.at(beta), left) for part in parts)
+                steps = Parallel(n_jobs=self.n_jobs)(calls)
+                return steps, any(step.solution.status is Status.INTERRUPTED for step in steps)
+            for part in parts:
+                if budget.over and self.path_:
+                    break
+                steps.append(followed(part, *asked.at(beta), budget.left(len(parts) - len(steps))))
+                if steps[-1].solution.status is Status.INTERRUPTED:
+                    return steps, True
+        except KeyboardInterrupt:
+            return steps, True
+        return steps, False
 
     def _lacks(self: Any, asked: int) -> bool:
         """Whether there are fewer β or scores than asked for."""
         return len(self.path_) < asked or bool(np.isnan(self.cv_scores_).any())
 
-    def _tell_cut_short(self: Any, how: str, asked: int) -> None:
-        folds, betas = self.cv_scores_.shape
-        scored = int((~np.isnan(self.cv_scores_)).any(axis=1).sum())
-        chosen = "beta_ is the best by these" if scored else "beta_ is the smallest reached, not chosen by validation"
-        warnings.warn(
-            f"{type(self).__name__}: the search was ended {how}, with {scored} of {folds} folds and {betas} of {asked} "
-            f"values of beta; {chosen}.",
-            ConvergenceWarning,
-            stacklevel=6,
-        )
+    def _tell(self: Any, asked: int, short: int, tol: float, ended: str | None) -> None:
+        """What the user should know of the search: how it was ``ended`` early, and fits that stopped short."""
+        name = type(self).__name__
+        if ended is not None:
+            folds, betas = self.cv_scores_.shape
+            scored = int((~np.isnan(self.cv_scores_)).any(axis=1).sum())
+            how = "chosen by these" if scored else "the smallest reached, not chosen by validation"
+            warnings.warn(
+                f"{name}: the search was ended {ended}, with {scored} of {folds} folds and {betas} of {asked} values "
+                f"of beta; beta_ is {how}.",
+                ConvergenceWarning,
+                stacklevel=6,
+            )
+        elif short:
+            warnings.warn(
+                f"{name}: {short} of {self.cv_scores_.size} fits in the folds stopped above cv_tol={tol:g}; their "
+                "scores are of networks that are not proven to that tolerance.",
+                ConvergenceWarning,
+                stacklevel=6,
+            )
+
+    def _coarse(self: Any) -> float:
+        """The relative gap for the folds, before ``tol`` is looked at."""
+        tol = self.cv_tol
+        if isinstance(tol, bool) or not isinstance(tol, Real) or not float(tol) > 0:
+            raise ValueError(f"cv_tol: it must be a positive number, got {tol!r}.")
+        return float(tol)
 
     def _middle(self) -> Beta:
         """The β for which gates that depend on it are found: the geometric mean of those that are listed."""
@@ -138,11 +189,16 @@ class BetaSearch(ManyBetas):
             return USUAL
         return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].unit)
 
-    def _grid(self, problem: Problem) -> list[float]:
+    def _grid(self: Any, problem: Problem) -> list[float]:
         listed = self._listed()
-        if listed is None:
-            return beta_grid(problem.beta_max, int(self.betas), self.beta_ratio)  # type: ignore[arg-type]
-        return np.unique([beta.of(problem) for beta in listed])[::-1].tolist()
+        if listed is not None:
+            return np.unique([beta.of(problem) for beta in listed])[::-1].tolist()
+        if self.betas < 2:
+            raise ValueError(f"betas: a path has at least two values of beta, got {self.betas}.")
+        if not 0 < self.beta_ratio < _LARGEST:
+            raise ValueError(f"beta_ratio: it must lie between 0 and {_LARGEST}, got {self.beta_ratio!r}.")
+        top = problem.beta_max or 1.0  # where it is zero the zero network is optimal at every β
+        return (top * np.geomspace(_LARGEST, self.beta_ratio, int(self.betas))).tolist()
 
     def _listed(self) -> list[Beta] | None:
         """The values of β that were given; None where it is how many."""
@@ -159,102 +215,34 @@ class BetaSearch(ManyBetas):
             )
         return listed
 
-    def _follow(
-        self: Any, problem: Problem, betas: NDArray[np.float64], seconds: float | None
-    ) -> tuple[list[Solution], bool]:
-        """The solutions along ``betas`` until Ctrl-C or the end of the time; whether it was Ctrl-C."""
-        callback = self._callback(from_verbose=2)
-        limits = Limits(self.tol, self.max_steps, seconds)
-        solutions: list[Solution] = []
-        try:
-            for solution in along(problem, betas.tolist(), self.solver, limits, callback):
-                solutions.append(solution)
-                if self.verbose:
-                    _print_solution(solution)
-        except KeyboardInterrupt:
-            return solutions, True
-        return solutions, solutions[-1].status is Status.INTERRUPTED
 
-    def _cross_validate(self: Any, data: TrainingData, folds: list[Any], seed: int, budget: Budget) -> bool:
-        """Fills ``cv_scores_`` (folds, betas) on the samples each fold leaves out; whether Ctrl-C ended it."""
-        scorer = check_scoring(self, self.scoring)
-        short = 0
-        for k, (train, test) in enumerate(folds):
-            if budget.over and k > 0:
-                break
-            model, share = copy.copy(self), _share(data, train)  # a fold has a whitening of its own
-            # and gates of its own: those that look at targets must not see the ones they are judged by
-            try:
-                with budget.within():
-                    problem = model._formulate(data.rows(train), self._middle().scaled(share), seed)
-                solutions, interrupted = model._follow(problem, self.betas_ * share, budget.left(len(folds) - k))
-            except KeyboardInterrupt:
-                return True
-            done = [s for s in solutions if s.status is not Status.INTERRUPTED]
-            short += sum(s.status is not Status.SOLVED for s in done)
-            self.cv_scores_[k, : len(done)] = [model._score(scorer, solution, data, test) for solution in done]
-            if interrupted:
-                return True
-        if short:
-            warnings.warn(
-                f"{type(self).__name__}: {short} of {self.cv_scores_.size} fits in the folds stopped above "
-                f"tol={self.tol:g}; their scores are of networks that are not proven to that tolerance.",
-                ConvergenceWarning,
-                stacklevel=6,
-            )
-        return False
+class _Asked(NamedTuple):
+    """What is the same for all parts and all β."""
 
-    def _score(self: Any, scorer: Any, solution: Solution, data: TrainingData, test: Any) -> float:
-        model = copy.copy(self)
-        model._keep(solution)
-        vars(model).pop("feature_names_in_", None)  # the folds are plain arrays, without names
-        weight = {} if data.sample_weight is None else {"sample_weight": data.sample_weight[test]}
-        if weight and not weight["sample_weight"].any():
-            return np.nan
-        asked = model if data.mask is None else _Masked(model, data.mask[test])
-        return float(scorer(asked, data.X[test], data.y[test], **weight))
+    data: TrainingData
+    found_at: Beta
+    seed: int
+    tol: float
+
+    def at(self, beta: float) -> tuple[TrainingData, float, Beta, int, float]:
+        return self.data, beta, self.found_at, self.seed, self.tol
 
 
-class _Masked:
-    """A fitted model on samples some of whose tokens are not there, for scorers: they know no masks."""
-
-    def __init__(self, model: Any, mask: Any) -> None:
-        self._model, self._mask = model, mask
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._model, name)
-        if name not in ("predict", "predict_proba", "decision_function", "score"):
-            return found
-
-        @wraps(found)
-        def with_mask(*args: Any, **options: Any) -> Any:
-            return found(*args, mask=self._mask, **options)
-
-        return with_mask
-
-
-def _share(data: TrainingData, rows: Any) -> float:
-    """The share of the total weight that these rows have."""
-    weight = np.ones(len(data.X)) if data.weight is None else data.weight
-    return float(weight[rows].sum() / weight.sum())
-
-
-def _best(scores: NDArray[np.float64], cut_short: bool = False) -> int:
-    """The β of the best mean; folds without a score (no weight, one sample for R²) do not count.
-
-    Of a search that was ``cut_short`` without a whole fold, the best of those β that most folds reached; without any
-    score the last."""
-    scored = ~np.isnan(scores)
-    whole = scored.all(axis=1)
-    if whole.any():
-        return int(np.argmax(scores[whole].mean(axis=0)))
-    if not cut_short:
-        raise ValueError("scoring: no fold has a score that is a number at every beta; choose another scoring or cv.")
-    most = scored.sum(axis=0).max()
-    if most == 0:
-        return scores.shape[1] - 1
-    reached = np.flatnonzero(scored.sum(axis=0) == most)
-    return int(reached[np.argmax(np.nanmean(scores[:, reached], axis=0))])
+def _results(
+    betas: NDArray[np.float64], scores: NDArray[np.float64], gaps: NDArray[np.float64], tol: float
+) -> dict[str, Any]:
+    """As scikit-learn's searches have them; relative_gap: the largest of the folds at each β, tol: what was asked."""
+    means, counting = mean_scores(scores)
+    place = np.where(np.isnan(means), np.inf, -means)
+    return {
+        "beta": betas,
+        **{f"split{k}_test_score": own for k, own in enumerate(scores)},
+        "mean_test_score": means,
+        "std_test_score": counting.std(axis=0) if len(counting) else np.full(len(betas), np.nan),
+        "rank_test_score": 1 + (place[:, None] > place[None, :]).sum(axis=1),
+        "relative_gap": np.where(np.isnan(gaps), -np.inf, gaps).max(axis=0),
+        "tol": tol,
+    }
 
 
 def _several(setting: Any) -> list[Any]:
@@ -263,6 +251,11 @@ def _several(setting: Any) -> list[Any]:
     return list(setting) if named else [setting]
 
 
-def _print_solution(solution: Solution) -> None:
-    gap = solution.certificate.relative_gap
-    print(f"beta {solution.problem.beta:.3e}  {solution.steps:>6} steps  relative gap {gap:.2e}")
+def _print_round(grid: list[float], scores: list[list[float]], solution: Solution, seconds: float) -> None:
+    """One β of at most so many, on all folds and all the data."""
+    known = [score for score in scores[-1] if not np.isnan(score)]
+    mean = f"{np.mean(known):.4f}" if known else "none"
+    print(
+        f"beta {grid[len(scores) - 1]:.3e}  {len(scores)} of {len(grid)} at most  score {mean} over {len(known)} folds"
+        f"  {solution.factors.n_neurons} neurons  {seconds:.2g} s"
+    )

@@ -120,8 +120,28 @@ class ManyBetas:
     """Of choosing β."""
 
     betas: int | Sequence[float | str] = setting(
-        20, 'how many, log-spaced from β_max down to beta_ratio·β_max, or the values, or shares of β_max: ["0.1max", …]'
+        8,
+        "how many, log-spaced from 0.3·β_max down to beta_ratio·β_max, or the values, or shares of β_max: "
+        '["0.1max", …]',
     )
-    beta_ratio: float = setting(1e-3, "the smallest β in parts of β_max")
+    beta_ratio: float = setting(2e-3, "the smallest β in parts of β_max")
     cv: Any = setting(5, "as in scikit-learn")
     scoring: Any = setting(None, "as in scikit-learn; by default accuracy or R²")
+    rule: str = setting(
+        "best",
+        'which β is taken: "best", that of the best mean score over the folds, the largest of equals, or "one_se", the '
+        "largest whose mean is within a standard error of the best",
+    )
+    cv_tol: float = setting(
+        3e-2,
+        "the relative gap to which the folds are solved, or ``tol`` where that is larger: an objective is then so near "
+        "its least; the network that is kept goes on to ``tol``",
+    )
+    patience: int | None = setting(
+        3,
+        "the search ends where so many β in a row, down to a fifth of the best one, had no better mean score; None: "
+        "never",
+    )
+    n_jobs: int | None = setting(
+        None, "folds that are solved at the same time, in processes of their own; the answer is the same"
+    )

@@ -1,0 +1,85 @@
+"""Which β the scores of a search speak for, and when it has seen enough.  Scores are (folds, betas), β decreasing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Scores = NDArray[np.float64]
+
+_FAR = 0.2  # of the best β: closer ones are its neighbours, however many
+
+
+def best(means: Scores, scores: Scores) -> int:
+    """The largest mean; of equals the largest β."""
+    return int(np.nanargmax(means))
+
+
+def one_se(means: Scores, scores: Scores) -> int:
+    """The largest β whose mean is within a standard error of the best one's mean (Breiman et al. 1984)."""
+    top = best(means, scores)
+    folds = scores[:, top]
+    error = float(folds.std(ddof=1)) / len(folds) ** 0.5 if len(folds) > 1 else 0.0
+    return int(np.argmax(np.nan_to_num(means, nan=-np.inf) >= means[top] - error))
+
+
+RULES: dict[str, Callable[[Scores, Scores], int]] = {"best": best, "one_se": one_se}
+
+
+def check_rule(rule: Any) -> str:
+    if not isinstance(rule, str) or rule not in RULES:
+        raise ValueError(f"rule: {rule!r} is unknown; choose one of {', '.join(map(repr, RULES))}.")
+    return rule
+
+
+def mean_scores(scores: Scores) -> tuple[Scores, Scores]:
+    """Means (betas,), NaN where a fold that scores at all has no score, and the scores of those folds."""
+    counting = scores[~np.isnan(scores).all(axis=1)]
+    if not len(counting):
+        return np.full(scores.shape[1], np.nan), counting
+    return counting.mean(axis=0), counting
+
+
+def chosen(scores: Scores, rule: str = "best", cut_short: bool = False) -> int:
+    """Which β is taken: by the β that all folds have scored; folds without any score (no weight, one sample for R²) do
+    not count.
+
+    Of a search that was ``cut_short`` before all had scored one, the best of those that most folds reached; without any
+    score the last, which is the smallest."""
+    means, counting = mean_scores(scores)
+    if not np.isnan(means).all():
+        return RULES[rule](means, counting)
+    if not cut_short:
+        raise ValueError("scoring: no beta has a score that is a number in every fold; choose another scoring or cv.")
+    reached = (~np.isnan(scores)).sum(axis=0)
+    if reached.max() == 0:
+        return scores.shape[1] - 1
+    most = np.flatnonzero(reached == reached.max())
+    return int(most[np.argmax(np.nanmean(scores[:, most], axis=0))])
+
+
+def seen_enough(betas: list[float], scores: Scores, patience: int | None) -> bool:
+    """Whether the last ``patience`` β, and all down to a fifth of it, were no better on the mean than the best."""
+    means = mean_scores(scores)[0]
+    if patience is None or np.isnan(means).all():
+        return False
+    top = int(np.nanargmax(means))
+    return len(means) - 1 - top >= patience and betas[len(means) - 1] <= _FAR * betas[top]
+
+
+class Candidate(NamedTuple):
+    """One kind of network that was tried: β and the scores (folds, betas) there."""
+
+    activation: str
+    gates: Any
+    betas: Scores
+    scores: Scores
+
+    @property
+    def score(self) -> float:
+        """Of its best β; without any that all folds have scored it is the last to be taken."""
+        means = mean_scores(self.scores)[0]
+        return -np.inf if np.isnan(means).all() else float(np.nanmax(means))
