@@ -52,6 +52,7 @@ def run(run: Run) -> Findings:
             )
             axes.view_init(elevation, azimuth)
             axes.set(xlabel="$z_1$", ylabel="$z_2$", zlabel="$z_4$", xlim=(-1, 1), ylim=(-1, 1), zlim=(-1, 1))
+            axes.set(xticks=(-1, 0, 1), yticks=(-1, 0, 1), zticks=(-1, 0, 1))
             axes.set_box_aspect((1, 1, 1))
             if column == 0:
                 axes.set_title(name)
