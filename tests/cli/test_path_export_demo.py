@@ -48,7 +48,8 @@ def test_export(run, model, tmp_path):
     (logits,) = onnxruntime.InferenceSession(tmp_path / "flowers.onnx").run(None, {"X": X})
     np.testing.assert_allclose(logits, estimator.decision_function(X), atol=1e-12)
     answer = run("export", model, "-o", "net.onnx", "--json")
-    assert answer.json == {"out": "net.onnx", "precision": "float32", "classes": ["lily", "rose", "tulip"]}
+    said = {"out": "net.onnx", "precision": "float32", "classes": ["lily", "rose", "tulip"]}
+    assert answer.json == said | {"columns": ["width", "length"]}
 
 
 def test_demo(run, monkeypatch, tmp_path):

@@ -12,7 +12,7 @@ import provenet as pn
 
 # few gates and steps, for speed: a fit that stops short must be as well-behaved as one that does not
 SMALL = {"n_gates": 8, "max_steps": 40}
-SEARCH = {"betas": 2, "cv": 2, "beta_ratio": 0.3} | SMALL
+SEARCH = {"betas": 2, "cv": 2, "beta_ratio": 0.29} | SMALL
 
 ESTIMATORS = [
     pn.ProvenClassifier(),
@@ -28,7 +28,9 @@ ESTIMATORS = [
 
 
 def to_seven_digits(estimator):
-    """Of which sklearn asks too much; both fits have the same gates, β and optimum."""
+    """Of which sklearn asks too much of classifiers; both fits have the same gates, β and optimum."""
+    if not isinstance(estimator, (pn.ProvenClassifier, pn.ProvenClassifierCV)):
+        return {}
     return {"check_sample_weight_equivalence_on_dense_data": "fits end at different points within tol"}
 
 

@@ -92,9 +92,9 @@ def test_weights_repeat_samples(blobs):
     weight = np.random.default_rng(0).integers(0, 4, len(X))
     repeated = classifier(tol=1e-6).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     weighted = classifier(tol=1e-6).fit(X, y, sample_weight=weight)
-    assert weighted.certificate_.primal == pytest.approx(repeated.certificate_.primal, rel=1e-9)
-    # truncated Newton steps amplify rounding to about 1e-7 of the smallest probabilities
-    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-6)
+    # the same gates and optimum; L-BFGS ends anywhere within tol of it
+    assert weighted.certificate_.primal == pytest.approx(repeated.certificate_.primal, rel=1e-6)
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-4)
 
 
 def test_class_of_zero_weight_is_no_class(blobs):
@@ -124,9 +124,10 @@ def test_class_weights_are_sample_weights(blobs):
 def test_balanced_weights_repeat_samples(blobs):
     X, y = blobs
     weight = 1 + (y == 0) * 2
-    repeated = classifier(class_weight="balanced").fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
-    weighted = classifier(class_weight="balanced").fit(X, y, sample_weight=weight)
-    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), rtol=1e-6)
+    settings = {"class_weight": "balanced", "tol": 1e-6}
+    repeated = classifier(**settings).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    weighted = classifier(**settings).fit(X, y, sample_weight=weight)
+    np.testing.assert_allclose(weighted.predict_proba(X), repeated.predict_proba(X), atol=1e-4)
 
 
 def test_containers_agree(blobs):
@@ -210,8 +211,8 @@ def test_notebook_shows_the_certificate(blobs):
 
 def test_zero_network_from_beta_max_on(blobs):
     X, y = blobs
-    top = classifier().fit(X, y).solution_.problem.beta_max
-    clf = classifier(beta=1.01 * top).fit(X, y)
+    top = classifier(gates="gaussian").fit(X, y).solution_.problem.beta_max  # others are found for a β of their own
+    clf = classifier(beta=1.01 * top, gates="gaussian").fit(X, y)
     assert clf.network_.first.shape[0] == 0
     assert clf.certificate_.holds(1e-10)
     np.testing.assert_allclose(clf.predict_proba(X), 1 / 3)
@@ -222,7 +223,7 @@ def test_random_states(blobs):
     same = [classifier(random_state=np.random.RandomState(3)).fit(X, y).certificate_.primal for _ in range(2)]
     assert same[0] == same[1]
     assert classifier(random_state=1).fit(X, y).certificate_.primal != same[0]
-    assert classifier(random_state=None).fit(X, y).certificate_.holds(1e-4)
+    assert classifier(random_state=None).fit(X, y).certificate_.holds(1e-3)
 
 
 def test_numpy_numbers_are_settings(blobs):

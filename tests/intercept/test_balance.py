@@ -150,8 +150,8 @@ def test_the_best_constant_is_looked_for_no_longer_than_there_is_time(monkeypatc
     long, short = len(looks), Free(Softmax(y))
     looks.clear()
     with deadline.within(0.0):
-        value, theta = short.value(z), short.dual_at(z)
+        value, theta, shift = short.value(z), short.dual_at(z), short.intercept(z)
     assert len(looks) < 0.6 * long
-    assert float(best) <= float(value) == pytest.approx(float(short.value_at(z, short.intercept(z))), rel=1e-12)
+    assert float(best) <= float(value) == pytest.approx(float(short.value_at(z, shift)), rel=1e-12)
     assert is_balanced(theta)
     assert float(-short.conjugate(theta * short.dual_scale(theta, 1.0))) <= float(best) * (1 + 1e-12)

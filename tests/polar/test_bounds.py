@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet.gauges import Asked
 from provenet.polar import bounds, frobenius, lanczos, polar_bounds
 from provenet.problem import Program
 
@@ -128,7 +129,7 @@ def test_bounds_that_need_not_be_close_hold_and_take_fewer_products(large: pytes
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(lanczos.Tridiagonals, "after", after)
-            return float(polar_bounds(op, program.gauge, theta, near=near).upper.max())
+            return float(polar_bounds(op, program.gauge, theta, asked=Asked(near=near)).upper.max())
 
     fine, rough = counted(0.0), counted(0.1)
     assert true <= fine <= true * (1 + 2e-5)

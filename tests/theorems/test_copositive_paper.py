@@ -187,7 +187,11 @@ def test_the_relaxation_is_not_tight_for_five_facets_in_space() -> None:
     assert isinstance(gauge, ConeNuclear)
     slope = problem.program.operator.adjoint(problem.program.loss.target)
     unit = problem.beta_max / problem.program.beta_max
-    bound = float(relaxed(gauge.region, slope, gauge.region.inside, torch.zeros(1, dtype=slope.dtype))) * unit
+    some = np.random.default_rng(0).standard_normal((100_000, 3))
+    inside = some[(some @ X.T >= 0).all(1)]
+    inside /= np.linalg.norm(inside, axis=1, keepdims=True)
+    peak = torch.tensor(inside[[np.argmax(((inside @ R) * inside).sum(1))]])  # what holds it back tells which pairs
+    bound = float(relaxed(gauge.region, slope, peak, torch.zeros(1, dtype=slope.dtype))) * unit
     assert bound**2 - shift == pytest.approx(2.0, abs=1e-3)  # the relaxation's own maximum
     problem = problem.with_beta(0.95 * problem.beta_max)
     program = problem.program

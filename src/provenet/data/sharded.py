@@ -33,7 +33,9 @@ def comes_in_shards(X: Any) -> bool:
 def _is_pair(one: Any) -> bool:
     if not isinstance(one, (list, tuple)) or len(one) != 2:
         return False
-    return isinstance(one[0], (str, os.PathLike)) or getattr(one[0], "ndim", 0) >= 2
+    if isinstance(one[0], (str, os.PathLike)):  # a table of words is no list of files
+        return bool(Path(one[0]).suffix)
+    return getattr(one[0], "ndim", 0) >= 2
 
 
 def as_shards(X: Any, Y: Any = None) -> tuple[Shards, Any]:

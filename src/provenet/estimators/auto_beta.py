@@ -15,6 +15,7 @@ from provenet import deadline
 from provenet.formulation.trainee import BlockTrainee
 from provenet.gates.training import PASSES, Layers, begun, descended
 from provenet.problem import Problem
+from provenet.ranks.context import current
 
 SHARES = (0.5, 0.26, 0.13, 0.07, 0.036, 0.019, 0.01, 0.005)  # of β_max, each trained from the one before
 OTHERWISE = 0.03  # the share that predicted best of those that are one for all tables
@@ -59,6 +60,8 @@ def choose_beta(problem: Problem, labels: bool, seed: int, neurons: int = NEURON
     began, losses = time.perf_counter(), np.empty((0, len(SHARES)))
     if problem.memory is not None:
         reason = "data in shards are not gone over so often."
+    elif current() is not None:
+        reason = "rows are spread over processes."
     else:
         search = _Search(problem, min(neurons, NEURONS), np.random.default_rng(seed))
         reason = search.hindrance()

@@ -163,7 +163,7 @@ def pose(
     scaled_loss, units = normalised(loss, shards.largest(block.size(data.X)), block.degree)
     beta = units.normalised_beta(statement.beta)
     trainee = BlockTrainee(on, scaled_loss, beta, units)
-    wanted = wanted.settled(trainee)
+    wanted = wanted.without_training() if isinstance(shards, Spread) else wanted.settled(trainee)
     found = find_gates(statement, trainee, wanted, seed, gate_group, shards)
     operator = (
         spread_operator(on, found, units.x, shards) if isinstance(shards, Spread) else on.operator(found, units.x)

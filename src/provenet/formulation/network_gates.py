@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from provenet.blocks import OnData
-from provenet.nn import TwoLayer
+from provenet.nn import MLP, TwoLayer
 from provenet.nn.foreign import read_module
 from provenet.nn.standardised import core
 from provenet.vectors import unit
@@ -65,6 +65,8 @@ def _with_intercept(network: TwoLayer, vectors: Tensor, on: OnData) -> Tensor:
     has, wanted = (bool(each.get("fit_intercept", False)) for each in (network.settings, on.block.settings()))
     if has == wanted:
         return vectors
+    if not isinstance(network, MLP):
+        raise ValueError("gates: network and block disagree about fit_intercept; their settings differ.")
     if wanted:
         return torch.cat([vectors, torch.zeros_like(vectors[:, :1])], dim=1)
     if bool(vectors[:, -1].any()):
@@ -77,7 +79,7 @@ def _with_intercept(network: TwoLayer, vectors: Tensor, on: OnData) -> Tensor:
 
 def _check_same_rows(network: TwoLayer, vectors: Tensor, group: Tensor | None, on: OnData) -> None:
     """The network must see the data as the block does, kernel, grid and all: its hidden values are the block's Φu."""
-    if "fit_intercept" in network.settings:
+    if isinstance(network, MLP):
         return
     x = on.X[:1].to(torch.float64)
     with torch.no_grad():

@@ -106,7 +106,7 @@ class RankedOperator(Operator):
 
     def _sum(self, numbers: Sequence[float]) -> float:
         """Over the shards of all processes."""
-        return float(self._shards.add(torch.tensor(number, dtype=torch.float64) for number in numbers))
+        return float(self._shards.add(torch.tensor(number, dtype=torch.float64, device="cpu") for number in numbers))
 
     @property
     def held_bytes(self) -> int:
