@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,21 @@ PAGES = {"contributing.md": "CONTRIBUTING.md", "security.md": "SECURITY.md", "ch
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     source = PAGES.get(page.file.src_uri)
-    return markdown if source is None else from_root((ROOT / source).read_text(encoding="utf-8"))
+    if source is not None:
+        return from_root((ROOT / source).read_text(encoding="utf-8"))
+    return re.sub(r"<!-- settings: (\w+) -->", lambda found: settings_of(found[1]), markdown)
+
+
+def settings_of(name: str) -> str:
+    """The settings of an estimator, which are the fields of a dataclass, as a table."""
+    import provenet
+
+    rows = ["| setting | default | meaning |", "| --- | --- | --- |"]
+    for each in fields(getattr(provenet, name)):
+        default = "–" if each.default is MISSING else f"`{each.default!r}`"
+        meaning = each.metadata.get("meaning", "").replace("|", "\\|")
+        rows.append(f"| `{each.name}` | {default} | {meaning} |")
+    return "\n".join(rows)
 
 
 def from_root(text: str) -> str:

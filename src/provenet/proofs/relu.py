@@ -43,6 +43,7 @@ _MOST_BOUNDED = 50  # where it has bounds only, which cost more, and all u at on
 _PULL_NUMBERS = 2**27  # of the table of rows and of their weights
 _IMPROVE_NUMBERS = 2**25  # hidden values that training on may take
 _TOLERANCE = 3e-3  # of the strongest pull over all u, where it is beyond β
+_PATIENCE = 10.0  # seconds for the bounds of a network that was only to be judged
 _GATES = 100  # sampled, where a dual point is looked for without all arrangements
 
 
@@ -185,7 +186,8 @@ def _among_its_own(read: Reading, pose: Callable[[Any], Problem], tol: float, sh
         _, torn = sampled.on_data.groups[0].patterns(vectors)
         clear = vectors[~torn & vectors.any(1)]
         problem = pose(torch.unique(clear, dim=0)) if len(clear) else sampled
-    certificate = network_certificate(problem, network, tol)
+    with deadline.within(_PATIENCE):  # a bound holds whenever its search ends
+        certificate = network_certificate(problem, network, tol)
     if not sharpen > 0:
         return certificate
     best = solve_quietly(problem, "auto", _sharp(tol, sharpen))
