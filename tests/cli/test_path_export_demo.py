@@ -13,7 +13,7 @@ import pytest
 import provenet as pn
 from provenet.cli import demo as demo_command
 from provenet.cli.progress import fraction_done, gap_bar
-from provenet.estimators.base import watched
+from provenet.estimators.telling import watched
 from provenet.io import load
 
 COMMANDS = ("demo", "fit", "predict", "certify", "path", "export")

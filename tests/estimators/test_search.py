@@ -13,8 +13,8 @@ from sklearn.model_selection import KFold, StratifiedKFold
 
 import provenet as pn
 from provenet.estimators import search as search_module
-from provenet.estimators.base import watched
 from provenet.estimators.choice import chosen, seen_enough
+from provenet.estimators.telling import watched
 
 SMALL = {"n_gates": 8, "betas": 4, "cv": 2, "beta_ratio": 0.01}
 

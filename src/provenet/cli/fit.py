@@ -20,8 +20,9 @@ from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.progress import gap_bar
 from provenet.cli.together import joined, of_all_rows, own_rows, restarts_on_failure
 from provenet.data.shards import Shards
-from provenet.estimators.base import ProvenEstimator, watched
+from provenet.estimators.base import ProvenEstimator
 from provenet.estimators.scales import ScaleWarning, far_apart
+from provenet.estimators.telling import watched
 from provenet.files import check_writable
 from provenet.io import save
 from provenet.io.folder import check_replaceable, holds_certified

@@ -16,7 +16,7 @@ from provenet.cli import kept
 from provenet.cli import options as o
 from provenet.cli.console import errors, print_json, say, warn
 from provenet.data.images import Arrays, load_images
-from provenet.estimators.base import watched
+from provenet.estimators.telling import watched
 from provenet.files import check_writable
 from provenet.io import save
 from provenet.io.folder import check_replaceable

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -34,14 +32,15 @@ from provenet.estimators.beta import Beta, parse_beta
 from provenet.estimators.budget import Budget
 from provenet.estimators.scales import standardizes, warn_of_scales
 from provenet.estimators.settings import OneBeta, Settings
+from provenet.estimators.telling import print_gates, print_record, told_memory
 from provenet.estimators.together import refuse_together
 from provenet.formulation import Wanted, pose
 from provenet.formulation.sharded import goes_in_shards
 from provenet.gates.samplers import NEED_BETA
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
-from provenet.memory import as_bytes, shown
+from provenet.memory import as_bytes
 from provenet.problem import Problem
-from provenet.solvers import Record, Solution, Status
+from provenet.solvers import Solution, Status
 from provenet.solvers.loop import Callback, Limits
 from provenet.solvers.solve import solve_quietly
 from provenet.statement import Statement
@@ -368,40 +367,8 @@ def without_torch(value: Any) -> Any:
     return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
 
 
-def told_memory(problem: Problem, limit: Any) -> str:
-    """What memory a fit will take."""
-    if problem.memory is not None:
-        return str(problem.memory)
-    held, allowed = 2 * 8 * math.prod(problem.X.shape), as_bytes(limit) or 0
-    return (
-        f"memory: samples are worked on in memory, which takes {shown(held)} of the {shown(allowed)} allowed; a method "
-        "that needs more than that is not chosen."
-    )
-
-
-def print_gates(problem: Problem) -> None:
-    gates, statement = problem.gates, problem.statement
-    if gates.vectors is not None:
-        print(f"gates  {len(gates.vectors)}, {statement.sampler}, found in {gates.seconds:.2g} s")
-
-
-def print_record(record: Record) -> None:
-    print(f"step {record.step:>6}  primal {record.primal:.8e}  relative gap {record.relative_gap:.2e}")
-
-
 def _plain_number(value: Any) -> Any:
     """numpy's numbers as Python's; anything else as it is, for `pose` to judge."""
     if isinstance(value, bool) or not isinstance(value, Real):
         return value
     return int(value) if isinstance(value, Integral) else float(value)
-
-
-@contextmanager
-def watched(estimator: Any, watcher: Callable[..., Any], speaker: Callable[[str], Any] | None = None) -> Iterator[None]:
-    """While this lasts, fits of the estimator tell ``watcher`` how they go: of each look at the gap, where a true
-    answer stops them, or of each epoch of a deep network; and ``speaker``, in words, what they will take."""
-    estimator._watcher, estimator._speaker = watcher, speaker
-    try:
-        yield
-    finally:
-        del estimator._watcher, estimator._speaker

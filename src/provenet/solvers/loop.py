@@ -48,7 +48,6 @@ class Method(ABC, Generic[State]):
     needs: tuple[Ability, ...] = ()  # of the program's gauge, loss and operator
     check_every: int = 1  # steps between two looks at the gap; if more, later looks are up to ten times rarer
     reduces: bool = True  # whether the program is reduced first; False: it is taken as it is
-    resumes: bool = False  # whether it can go on from a snapshot: it has `kept` and `resumed`
     together: bool = False  # whether it takes programs whose samples are spread over processes
     wants: tuple[Reduction, ...] = ()  # reductions of its own, after those that every method gets
     shards: bool = False  # whether few enough passes over the data are made for them to be read in shards
@@ -110,14 +109,6 @@ class Method(ABC, Generic[State]):
     @abstractmethod
     def point(self, program: Program[Any], state: State) -> Point: ...
 
-    def kept(self, state: State) -> Kept:
-        """A state as numbers, ready for JSON, and tensors, for a snapshot."""
-        raise NotImplementedError(f"method {self.name!r} has no snapshots.")
-
-    def resumed(self, program: Program[Any], kept: Kept) -> State:
-        """The state of a snapshot."""
-        raise NotImplementedError(f"method {self.name!r} has no snapshots.")
-
     def look(self, program: Program[Any], state: State, gap: Gap) -> State:
         """Told the gap at each look: a method may change its course."""
         return state
@@ -125,6 +116,18 @@ class Method(ABC, Generic[State]):
     def finished(self, state: State) -> bool:
         """True where the method itself knows that it can go no further."""
         return False
+
+
+class Resumable(Method[State]):
+    """A method that can go on from a snapshot."""
+
+    @abstractmethod
+    def kept(self, state: State) -> Kept:
+        """A state as numbers, ready for JSON, and tensors, for a snapshot."""
+
+    @abstractmethod
+    def resumed(self, program: Program[Any], kept: Kept) -> State:
+        """The state of a snapshot."""
 
 
 @dataclass
@@ -216,7 +219,7 @@ class _Course:
             self._record(gap)
             return Status.SOLVED
         max_steps = method.max_steps if self.limits.max_steps is None else self.limits.max_steps
-        saved = current_snapshots() if method.resumes else None
+        saved = current_snapshots() if isinstance(method, Resumable) else None
         if saved is None or not continued(self, saved):
             self.state = method.init(program, start)
         while True:

@@ -15,14 +15,15 @@ from provenet.solvers.snapshot import Snapshots
 from provenet.variable import Factors
 
 if TYPE_CHECKING:
-    from provenet.solvers.loop import _Course
+    from provenet.solvers.loop import Resumable, _Course
 
 _NUMBERS = ("best_gap", "best_primal", "progress_gap", "since_progress", "next_look")
 
 
 def keep(course: _Course, saved: Snapshots) -> None:
     """Where a run stands after a step, into a snapshot."""
-    numbers, own = course.method.kept(course.state)
+    method: Resumable[Any] = course.method  # type: ignore[assignment]  # the loop has asked
+    numbers, own = method.kept(course.state)
     tensors = {f"method.{name}": tensor for name, tensor in own.items()}
     told: dict[str, Any] = {"method": numbers}
     thetas: list[Tensor] = []
@@ -45,7 +46,8 @@ def continued(course: _Course, saved: Snapshots) -> bool:
         return False
     told, tensors = found
     own = {name.removeprefix("method."): t for name, t in tensors.items() if name.startswith("method.")}
-    course.state = course.method.resumed(course.program, (told["method"], own))
+    method: Resumable[Any] = course.method  # type: ignore[assignment]  # the loop has asked
+    course.state = method.resumed(course.program, (told["method"], own))
     for name, value in told["course"].items():
         setattr(course, name, value)
     course.began = time.perf_counter() - told["seconds"]

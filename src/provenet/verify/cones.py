@@ -6,12 +6,14 @@ its facets are such planes; elsewhere the spectral norm has to do.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 _WIDER = 1e-11  # radians added to either end of a range of angles
-_VIOLATED = 1e-11
+_VIOLATED = 1e-12
 _FACET = 1e-9  # of a unit vector's side: no farther from a plane than rounding may have put it
 _MOST_ROWS = 2_000  # of a cone in space: every row may be a facet
 
@@ -52,20 +54,31 @@ def _reduced(G: Array, K: Array) -> tuple[Array, Array, float]:
 
 
 def projected_length(g: Array, K: Array) -> float:
-    """‖g + Kᵀλ‖ for multipliers λ ≥ 0 of few rows, found by adding the row that is violated most (Lawson and Hanson
-    1974): at least the length of the projection of g onto Ku ≥ 0, whatever their accuracy."""
+    """‖g + Kᵀλ‖ for multipliers λ ≥ 0 of few rows, found by adding the row that is violated most: at least the length
+    of the projection of g onto Ku ≥ 0, whatever their accuracy."""
+    size = float(np.linalg.norm(g))
+    return min(float(np.linalg.norm(u)) + 1e-14 * (size + lam.sum()) for u, _, lam in _approaching(g, K))
+
+
+def projected(g: Array, K: Array) -> tuple[Array, list[int], Array]:
+    """g + Kᵀλ, about the projection of g onto Ku ≥ 0, the rows with λ > 0, and λ ≥ 0."""
+    *_, last = _approaching(g, K)
+    return last
+
+
+def _approaching(g: Array, K: Array) -> Iterator[tuple[Array, list[int], Array]]:
+    """(g + Kᵀλ, rows, λ), from λ = 0 on (Lawson and Hanson 1974)."""
     size = float(np.linalg.norm(g))
     rows: list[int] = []
     lam = np.zeros(0)
-    best = size
     for _ in range(6 * len(g) + 20):
         u = g + lam @ K[rows]
-        best = min(best, float(np.linalg.norm(u)) + 1e-14 * (size + lam.sum()))
+        yield u, rows, lam
         side = K @ u
         worst = int(side.argmin())
         if side[worst] >= -_VIOLATED * size or worst in rows:
             break
-        rows.append(worst)
+        rows = [*rows, worst]
         lam = np.append(lam, 0.0)
         for _ in range(len(rows)):  # each leaves one out at least
             wanted = np.linalg.lstsq(K[rows].T, -g, rcond=None)[0]
@@ -77,7 +90,6 @@ def projected_length(g: Array, K: Array) -> float:
             lam = np.maximum(lam + step * (wanted - lam), 0)
             keep = ~(falling & (lam <= 1e-14 * max(lam.max(initial=0.0), 1e-300)))
             rows, lam = [r for r, kept in zip(rows, keep, strict=True) if kept], lam[keep]
-    return best
 
 
 def _plane(G: Array, K: Array) -> float:

@@ -11,10 +11,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from provenet.verify.cones import projected
+
 Array = NDArray[np.float64]
 Dual = tuple[Array, float]  # a vector of the dual cone, of unit length, and what its rounding is in proportion to
 _ASCENTS, _WIDTHS, _ROUNDS, _STEPS = 30, 6, 8, 60
-_VIOLATED, _NONE = 1e-12, 1e-7
+_NONE = 1e-7
 _BEGIN, _CARRIES = 0.01, 1e-4  # what every S begins with, and, of the largest, what it must be to stay
 EPS = float(np.finfo(np.float64).eps)
 
@@ -155,30 +157,3 @@ class _Relaxation:
 def _unit(vector: Array, weight: float) -> Dual:
     length = float(np.linalg.norm(vector))
     return (vector / length, weight / length) if length > 1e-9 else (np.zeros_like(vector), 0.0)
-
-
-def projected(g: Array, K: Array) -> tuple[Array, list[int], Array]:
-    """g + Kᵀλ, about the projection of g onto Ku ≥ 0, the rows with λ > 0 and λ ≥ 0 (Lawson and Hanson 1974)."""
-    size = float(np.linalg.norm(g))
-    rows: list[int] = []
-    lam = np.zeros(0)
-    u = g
-    for _ in range(6 * len(g) + 20):
-        side = K @ u
-        worst = int(side.argmin())
-        if side[worst] >= -_VIOLATED * size or worst in rows:
-            break
-        rows.append(worst)
-        lam = np.append(lam, 0.0)
-        while rows:
-            wanted = np.linalg.lstsq(K[rows].T, -g, rcond=None)[0]
-            if (wanted > 0).all():
-                lam = wanted
-                break
-            falling = wanted <= 0
-            step = (lam[falling] / np.maximum(lam[falling] - wanted[falling], 1e-300)).min()
-            lam = np.maximum(lam + step * (wanted - lam), 0)
-            keep = ~(falling & (lam <= 1e-14 * max(lam.max(initial=0.0), 1e-300)))
-            rows, lam = [r for r, kept in zip(rows, keep, strict=True) if kept], lam[keep]
-        u = g + lam @ K[rows]
-    return u, rows, lam

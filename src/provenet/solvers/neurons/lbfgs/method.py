@@ -20,7 +20,7 @@ from torch import Tensor
 from provenet import batches
 from provenet.certificates import Gap
 from provenet.problem import Program
-from provenet.solvers.loop import Kept, Method, Point
+from provenet.solvers.loop import Kept, Point, Resumable
 from provenet.solvers.needs import NUCLEAR
 from provenet.solvers.neurons.lbfgs.amplitudes import amplitudes
 from provenet.solvers.neurons.lbfgs.atoms import wanted
@@ -62,7 +62,7 @@ class LBFGSState:
 
 
 @dataclass(frozen=True)
-class LBFGS(Method[LBFGSState]):
+class LBFGS(Resumable[LBFGSState]):
     """memory_pairs: steps that are remembered.  atoms: neurons that may join at a look, or a quarter of those there
     are.  single: whether to begin in float32."""
 
@@ -73,7 +73,6 @@ class LBFGS(Method[LBFGSState]):
     name = "lbfgs"
     needs = (NUCLEAR,)
     together = True
-    resumes = True
     check_every = 25
     max_steps = 20_000
     shards = True
