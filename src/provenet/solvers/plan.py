@@ -14,6 +14,7 @@ from provenet.solvers.cones.bm import ConeBM
 from provenet.solvers.cones.closed_form import ClosedForm
 from provenet.solvers.cones.cutting_plane import CuttingPlane
 from provenet.solvers.cones.frank_wolfe import FrankWolfe
+from provenet.solvers.cones.orthant import OrthantADMM
 from provenet.solvers.interior.active import ActiveIPM
 from provenet.solvers.interior.copositive.dense import Copositive
 from provenet.solvers.interior.copositive.dual import CopositiveDual
@@ -41,6 +42,7 @@ _ALL: tuple[type[Method[Any]], ...] = (
     CVX,
     Copositive,
     CopositiveDual,
+    OrthantADMM,
     ClosedForm,
     FrankWolfe,
     CuttingPlane,

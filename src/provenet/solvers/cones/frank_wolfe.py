@@ -27,6 +27,7 @@ _NEEDED = 1e-6  # of the largest neuron: smaller ones go
 _CLOSE = 1e-3  # 1 − cos of neurons of one gate that may be one
 _IDLE = 4  # steps without descent before the method gives up
 _UNKNOWNS = 1_200  # of the second layers
+_WIDE = 32  # orthogonal rows beyond which steps are too many
 
 
 @dataclass(frozen=True)
@@ -51,11 +52,14 @@ class FrankWolfe(Method[FrankWolfeState]):
     max_steps = 2_000
 
     def offer(self, task: Task) -> Offer:
-        """It goes over the cones one by one: for tables of rows."""
-        op = task.program.operator
+        """It goes over the cones one by one: for tables of rows.  With several outputs the one cone of orthogonal rows
+        is too wide for that: neurons by the hundred are wanted there."""
+        op, gauge = task.program.operator, task.program.gauge
         searched = float(op.kernel_rows) * op.n_gates * op.p**2
         tabled = TABLE.of(task.program)
-        return Offer(self.memory(task.program), 0.0, task.product + 10 * searched, 10 * task.decades, tabled, tabled)
+        open_wide = gauge.spike_free and op.q > 1
+        starts, finishes = tabled and not open_wide, tabled and not (open_wide and op.kernel_rows > _WIDE)
+        return Offer(self.memory(task.program), 0.0, task.product + 10 * searched, 10 * task.decades, starts, finishes)
 
     def init(self, program: Program[ConeGauge], start: Factors | None) -> FrankWolfeState:
         return FrankWolfeState(place(program, start or program.nobody))
