@@ -10,7 +10,7 @@ import typer
 
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, errors, print_json, say
-from provenet.reproduce import EXPERIMENTS, OutOfTime, Run
+from provenet.reproduce import EXPERIMENTS, NoData, OutOfTime, Run
 from provenet.reproduce.page import as_markdown, write
 
 _LISTS = ("all", "list")
@@ -25,6 +25,10 @@ def reproduce(
     max_seconds: Annotated[
         float | None,
         typer.Option(callback=o.positive, help="Begin nothing after so many seconds; go on another time."),
+    ] = None,
+    data: Annotated[
+        Path | None,
+        typer.Option(help="Folder with images (MNIST's idx files, CIFAR's binary batches), for experiments on them."),
     ] = None,
     json: o.Json = False,
 ) -> None:
@@ -46,18 +50,26 @@ def reproduce(
     began, done = time.perf_counter(), {}
     for each in EXPERIMENTS if name == "all" else [name]:
         left = None if max_seconds is None else max_seconds - (time.perf_counter() - began)
-        done[each] = str(_one(each, quick, out / each, left, json))
+        done[each] = str(_one(each, quick, out / each, left, json, data, others=name == "all"))
     if json:
         print_json(done)
 
 
-def _one(name: str, quick: bool, folder: Path, max_seconds: float | None, quiet: bool) -> Path:
+def _one(
+    name: str, quick: bool, folder: Path, max_seconds: float | None, quiet: bool, data: Path | None, others: bool
+) -> Path | None:
+    """The folder; None where images are missing and ``others`` follow."""
     experiment = EXPERIMENTS[name]
     pieces = folder / ("pieces-quick.jsonl" if quick else "pieces.jsonl")
     began = time.perf_counter()
     tell = (lambda _: None) if quiet else (lambda said: say(f"{name}: {said}"))
     try:
-        found = experiment.run(Run(quick, pieces, max_seconds, tell))
+        found = experiment.run(Run(quick, pieces, max_seconds, tell, data))
+    except NoData as missing:
+        errors().print(f"{name}: {missing}")
+        if others:
+            return None
+        raise typer.Exit(FAILED) from None
     except OutOfTime:
         errors().print(f"{folder}: not all of it is done; the same command goes on from here.")
         raise typer.Exit(FAILED) from None

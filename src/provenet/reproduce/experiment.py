@@ -14,6 +14,10 @@ from matplotlib.figure import Figure
 Piece = dict[str, Any]
 
 
+class NoData(Exception):
+    """The full setting is on images, and none were given."""
+
+
 class OutOfTime(Exception):
     """The time that was given is over; what is finished is kept."""
 
@@ -50,12 +54,14 @@ class Experiment:
 
 @dataclass
 class Run:
-    """One run: ``quick`` takes less than a minute and says the same in small; ``kept`` is where pieces are written."""
+    """One run: ``quick`` takes less than a minute and says the same in small; ``kept`` is where pieces are written;
+    ``data`` a folder of images, for experiments on them."""
 
     quick: bool = False
     kept: Path | None = None
     max_seconds: float | None = None
     tell: Callable[[str], Any] = lambda _: None
+    data: Path | None = None
     _began: float = field(default_factory=time.perf_counter)
 
     def piece(self, key: str, make: Callable[[], Piece]) -> Piece:

@@ -40,7 +40,7 @@ _BETTER = 1e-4  # a new best is better by this share, as in torch
 
 @torch.no_grad()
 def descend(
-    X: Tensor,
+    X: Tensor | None,
     Y: Tensor,
     opened: Tensor | None,
     first: Tensor,
@@ -51,7 +51,8 @@ def descend(
 ) -> Trained:
     """min ½‖Σ_j D_j X u_j v_jᵀ − Y‖² + β/2 Σ_j (‖u_j‖² + ‖v_j‖²), squared loss on X (n, p), Y (n, q).
 
-    first (B, N, p), second (B, N, q), beta (B,).  opened (B, n, N): fixed gates; None: ReLU.
+    first (B, N, p), second (B, N, q), beta (B,).  opened (B, n, N): fixed gates; None: ReLU.  X None: X = I, which all
+    whitened data are in coordinates of their own, where descent takes the same steps.
     """
     u, v = first.clone(), second.clone()
     speed_u, speed_v = torch.zeros_like(u), torch.zeros_like(v)
@@ -60,7 +61,7 @@ def descend(
     best, waited = torch.full_like(beta, torch.inf), torch.zeros_like(beta)
     kept, at, every = [], [], max(recipe.epochs // looks, 1)
     for epoch in range(recipe.epochs + 1):
-        hidden = X @ u.transpose(1, 2)  # (B, n, N)
+        hidden = u.transpose(1, 2) if X is None else X @ u.transpose(1, 2)  # (B, n, N)
         gate = (hidden > 0).to(hidden) if opened is None else opened
         hidden = hidden * gate
         residual = hidden @ v - Y
@@ -76,7 +77,8 @@ def descend(
         tired = waited > recipe.patience
         rate, waited = torch.where(tired, rate * recipe.decay, rate), torch.where(tired, 0, waited)
         slope_v = hidden.transpose(1, 2) @ residual + weight * v
-        slope_u = (gate * (residual @ v.transpose(1, 2))).transpose(1, 2) @ X + weight * u
+        slope_h = (gate * (residual @ v.transpose(1, 2))).transpose(1, 2)
+        slope_u = (slope_h if X is None else slope_h @ X) + weight * u
         step = (rate / recipe.mean).view(-1, 1, 1)
         speed_u.mul_(recipe.momentum).add_(slope_u)
         speed_v.mul_(recipe.momentum).add_(slope_v)
