@@ -46,7 +46,7 @@ def embed(
     limit: Annotated[int | None, typer.Option(min=1, help="The first so many samples of each part only.")] = None,
     batch: Annotated[int, typer.Option(min=1, help="Samples that the backbone gets at a time.")] = 32,
     strict: Annotated[bool, typer.Option("--strict", help="A picture that cannot be read is an error.")] = False,
-    seed: o.Seed = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Which samples a PCA is of.")] = 0,
     json: o.Json = False,
 ) -> None:
     """Write token grids of images or texts by a frozen backbone into a folder; it goes on where it was interrupted.

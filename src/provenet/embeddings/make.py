@@ -130,7 +130,11 @@ def embed(
         return held
     maker = _Maker(given, source, n, batch_size, strict, progress)
     store = _gone_on_with(folder, recipe, model) or maker.begun(folder, recipe, pooled, features, pca, seed, model)
-    maker.fill(store)
+    try:
+        maker.fill(store)
+    except BaseException:
+        store.mark()  # what is there is not made twice
+        raise
     about = _about(given, source, size, store, folder)
     store.finish(about | {"recipe": recipe})
     return load_embedding(folder, check=False)
