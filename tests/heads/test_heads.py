@@ -166,6 +166,15 @@ def test_names_of_heads() -> None:
         head_names([])
 
 
+def test_validation_by_other_samples(embedded: Path, tmp_path: Path) -> None:
+    settings = {"heads": ["linear"], "betas": [0.1], "out": tmp_path / "m"}
+    found = pn.heads.compare(embedded, validation=embedded / "test", **settings)
+    assert found.best.validation is not None
+    assert pn.load(tmp_path / "m").saved_.data["samples"][0] == 120  # both are trained on in the end
+    with pytest.raises(FileExistsError, match="another way"):
+        pn.heads.compare(embedded, validation=0.3, **settings)
+
+
 def test_what_cannot_be_compared(embedded: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="between 0 and 1"):
         pn.heads.compare(embedded, validation=2.0)
@@ -190,6 +199,8 @@ def test_the_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "best by validation" in done.stdout
     judged = run(app, ["head", str(tmp_path / "grids" / "test"), "--judge", model, "--json"])
     assert 0.5 < json.loads(judged.stdout)["top1"] <= 1
+    graph = run(app, ["export", model, "--out", str(tmp_path / "head.onnx")])
+    assert graph.exit_code == 0, graph.output
     wrong = run(app, ["head", grids, "-o", model, "--heads", "nonsense"])
     assert wrong.exit_code == 1
     assert "nonsense" in wrong.stderr

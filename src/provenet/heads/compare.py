@@ -92,23 +92,32 @@ def compare(
     data = _embedding(embedding)
     asked = Asked(betas if isinstance(betas, int) else tuple(betas), n_gates=n_gates, tol=tol, seed=seed)
     asked = replace(asked, max_seconds=max_seconds)
-    samples, other = Samples.of(data), None if test is None else _like(data, test)
-    if isinstance(validation, float):
+    samples, judge = Samples.of(data), None if test is None else _like(data, test)
+    said: Any = validation
+    if isinstance(validation, (int, float)):
         if not 0 < validation < 1:
             raise ValueError(f"validation: a share between 0 and 1 is needed, got {validation}.")
         kept, left_out = split_rows(samples.y, validation, seed)
-        train, judged, whole = samples.rows(kept), samples.rows(left_out), samples
+        train, chooses, whole = samples.rows(kept), samples.rows(left_out), samples
     else:
-        train, judged = samples, _like(data, validation)
-        whole = train.and_also(judged)
-    begun = None if out is None else _Begun(Path(out), data, asked, len(judged.y))
+        by = _like(data, validation)
+        train, chooses, said = samples, Samples.of(by), by.about["files"]
+        whole = train.and_also(chooses)
+    other = None if judge is None else Samples.of(judge)
+    recipe = {
+        "asked": asdict(asked),
+        "embedding": data.about["files"],
+        "validation": said,
+        "test": None if judge is None else judge.about["files"],
+    }
+    begun = None if out is None else _Begun(Path(out), data, recipe)
     rows: list[Row] = []
     models: dict[str, ProvenClassifier] = {}
     for name in names:
         row = None if begun is None else begun.known.get(name)
         if row is None:
             try:
-                row, models[name] = fit_head(name, train, judged, whole, other, data.grid, asked)
+                row, models[name] = fit_head(name, train, chooses, whole, other, data.grid, asked)
             except ValueError as error:
                 row = Row(name, why=str(error))
             if begun is not None:
@@ -130,20 +139,18 @@ def _embedding(given: Embedding | str | Path) -> Embedding:
     return given if isinstance(given, Embedding) else load_embedding(given)
 
 
-def _like(data: Embedding, given: Embedding | str | Path) -> Samples:
+def _like(data: Embedding, given: Embedding | str | Path) -> Embedding:
     other = _embedding(given)
     data.check_like(other)
-    return Samples.of(other)
+    return other
 
 
 class _Begun:
     """A comparison's folder: rows that are known, and the heads they are of."""
 
-    def __init__(self, folder: Path, data: Embedding, asked: Asked, validation: int):
+    def __init__(self, folder: Path, data: Embedding, recipe: dict[str, Any]):
         self.folder, self.data = folder, data
-        self.recipe: dict[str, Any] = json.loads(
-            json.dumps({"asked": asdict(asked), "embedding": data.about["files"], "validation": validation})
-        )
+        self.recipe: dict[str, Any] = json.loads(json.dumps(recipe))  # as it is read back: lists for tuples
         check_replaceable(folder)
         check_writable(folder)
         self.known: dict[str, Row] = {}

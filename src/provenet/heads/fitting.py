@@ -16,6 +16,7 @@ from provenet.estimators import ProvenClassifier
 from provenet.estimators.choice import seen_enough
 from provenet.heads.kinds import HEADS, Tokens
 from provenet.nn.backbone import weighed
+from provenet.solvers import Status
 
 Array = NDArray[Any]
 _SEARCH = 0.6  # of the seconds: what the path may take; the rest is for the head that is kept
@@ -163,6 +164,8 @@ def _quietly(model: ProvenClassifier, samples: Samples) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(X, samples.y, **more)
+    if model.solution_.status is Status.INTERRUPTED:  # a fit keeps what it has; a comparison ends, and can go on
+        raise KeyboardInterrupt
 
 
 def right(model: Any, samples: Samples, among: int) -> float:
