@@ -161,21 +161,27 @@ def _words(found: dict[str, Piece], parts: Parts, grid: Grid) -> tuple[str, ...]
 def _picture(found: dict[str, Piece]) -> Figure:
     figure = Figure(figsize=(8, 4.8), layout="constrained")
     axes = figure.subplots()
+    kinds = {True: ("o", "#3b6fb6", "proven", (6, 4)), False: ("s", "#d9822b", "usual", (6, -11))}
+    said: set[bool] = set()
     for name, piece in found.items():
         if "why" in piece:
             continue
         ours = "gap" in piece
+        mark, colour, kind, beside = kinds[ours]
         tests = 100 * np.array(piece["test"])
+        at = (max(piece["cpu"], 0.01), float(tests.mean()))
         axes.errorbar(
-            max(piece["cpu"], 0.01),
-            tests.mean(),
+            *at,
             yerr=tests.std() if len(tests) > 1 else None,
-            fmt="o" if ours else "s",
-            color="#3b6fb6" if ours else "#d9822b",
+            fmt=mark,
+            color=colour,
+            label=None if ours in said else kind,
         )
-        axes.annotate(name, (max(piece["cpu"], 0.01), tests.mean()), xytext=(5, 4), textcoords="offset points", size=8)
+        axes.annotate(name, at, xytext=beside, textcoords="offset points", size=8, color=colour)
+        said.add(ours)
     axes.set(xscale="log", xlabel="CPU seconds, with all that was tried", ylabel="test accuracy, %")
-    axes.margins(x=0.2)
+    axes.margins(x=0.25, y=0.12)
+    axes.legend(frameon=False, loc="lower right")
     axes.grid(alpha=0.2)
     return figure
 
