@@ -75,10 +75,12 @@ class Asked:
 class Row:
     """A head in the table: shares of samples whose label is right, or among five, the proof, and what it took.
 
-    beta: a share of β_max.  seconds, cpu: of the path and the fit.  why: of a head that was not fitted."""
+    beta: a share of β_max; beta_sum: β itself, on all samples.  seconds, cpu: of the path and the fit.  why: of a head
+    that was not fitted."""
 
     head: str
     beta: float | None = None
+    beta_sum: float | None = None
     validation: float | None = None
     top1: float | None = None
     top5: float | None = None
@@ -121,6 +123,7 @@ def fit_head(
     row = Row(
         head=name,
         beta=path[best][0],
+        beta_sum=model.beta_,
         validation=path[best][1],
         top1=None if test is None else right(model, test, 1),
         top5=None if test is None or tokens.c <= 5 else right(model, test, 5),

@@ -20,6 +20,8 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from provenet.heads.fitting import Samples
+from provenet.nn import Mixer
+from provenet.nn.backbone import weighed
 from provenet.reproduce.experiment import Piece
 
 Array = NDArray[Any]
@@ -135,6 +137,32 @@ def _right(model: nn.Module, samples: Samples) -> float:
 def _tensors(samples: Samples) -> tuple[Tensor, Tensor, Tensor | None]:
     mask = None if samples.mask is None else torch.as_tensor(samples.mask)
     return torch.as_tensor(np.array(samples.X)), torch.as_tensor(samples.y), mask
+
+
+def same_objective(parts: Parts, beta: float, grid: Grid, rank: int = 8) -> Piece:
+    """What Adam reaches of the linear mixer's own objective, Σ ℓ + β/2 (‖W₁‖² + ‖W₂‖²), on all samples, rate by rate.
+
+    As many neurons as ``rank``, a free bias, the weight decay in the loss, where the proof has it.
+    """
+    X, y, mask = _tensors(parts.whole)
+    X = X if mask is None else weighed(X, mask)
+    cpu, reached = time.process_time(), {}
+    for rate in grid.rates:
+        module = Mixer(X.shape[1], X.shape[2], parts.classes, rank=rank, activation="linear")
+        module.bias = nn.Parameter(torch.zeros(parts.classes))
+        optimizer = torch.optim.Adam(module.parameters(), rate)
+        plan = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, grid.epochs * math.ceil(len(X) / grid.batch))
+        for _ in range(grid.epochs):
+            for rows in torch.randperm(len(X)).split(grid.batch):
+                loss = cross_entropy(module(X[rows]), y[rows]) + beta / len(X) * module.penalty()
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+                plan.step()
+        with torch.no_grad():
+            losses = cross_entropy(module(X).double(), y, reduction="sum")
+            reached[f"{rate:g}"] = float(losses + beta * module.double().penalty())
+    return {"objectives": reached, "cpu": time.process_time() - cpu}
 
 
 def logistic(parts: Parts, grid: Grid) -> Piece:
