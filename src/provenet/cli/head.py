@@ -29,7 +29,7 @@ def head(
     test: Annotated[
         Path | None, typer.Option(help="An embedding to tell accuracies of. (default: test within EMBEDDING)")
     ] = None,
-    betas: Annotated[int, typer.Option(min=1, help="How many values of beta, from a tenth of beta_max down.")] = 6,
+    betas: Annotated[int, typer.Option(min=1, help="How many values of beta, from 0.3 beta_max down.")] = 6,
     gates: Annotated[int, typer.Option(min=1, help="Gates of heads that have any.")] = 20,
     tol: o.Tol = 1e-2,
     max_seconds: Annotated[float | None, typer.Option(callback=o.positive, help="A limit of each head.")] = None,

@@ -71,7 +71,7 @@ def compare(
     test : Embedding or folder, optional
         What the table's accuracies are of.  It chooses nothing.
     betas : int or list of float
-        How many, from a tenth of β_max down, or shares of β_max.
+        How many, from 0.3 β_max down, or shares of β_max.
     n_gates : int
         Gaussian gates of heads that have any.
     tol, max_seconds : float

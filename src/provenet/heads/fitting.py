@@ -21,6 +21,7 @@ from provenet.solvers import Status
 Array = NDArray[Any]
 _SEARCH = 0.6  # of the seconds: what the path may take; the rest is for the head that is kept
 _ROUGHLY = 3e-2  # the gap along the path
+_LOST = 0.3  # a gap that time did not close: smaller β take longer still
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Asked:
     """How heads are fitted; ``betas``: how many, or shares of β_max, decreasing."""
 
     betas: int | tuple[float, ...] = 6
-    beta_range: tuple[float, float] = (0.1, 1e-3)
+    beta_range: tuple[float, float] = (0.3, 3e-3)
     n_gates: int = 20
     tol: float = 1e-2
     max_seconds: float | None = None
@@ -151,12 +152,12 @@ def _follow(
             left = _SEARCH * asked.max_seconds - (time.perf_counter() - began)
             if left <= 0 and found:
                 break
-            seconds = max(left / (len(shares) - k), 0.5)
+            seconds = max(left / (1 if k + 1 == len(shares) else 2), 0.5)
         model.set_params(beta=f"{share!r}max", tol=max(asked.tol, _ROUGHLY), max_seconds=seconds)
         _quietly(model, train)
         found.append((share, right(model, validation, 1), model.certificate_.relative_gap))
         scores = np.array([[score for _, score, _ in found]])
-        if seen_enough([each for each, _, _ in found], scores, asked.patience):
+        if seen_enough([each for each, _, _ in found], scores, asked.patience) or found[-1][2] > _LOST:
             break
     return found
 
