@@ -169,7 +169,7 @@ class MLPOperator(Operator):
         """`_mask`, remembered while neurons stay behind the same gates: step after step asks for it."""
         if self.all_open or 2 * factors.n_neurons * self.n * self.dtype.itemsize > batches.KEPT:
             return self._mask(factors, rows)
-        if self._masks is None or not torch.equal(self._masks[0], factors.gate):
+        if self._masks is None or self._masks[0] is not factors.gate:  # not compared: that would be read by the host
             self._masks = factors.gate, {}
         known, where = self._masks[1], (rows.start, rows.stop)
         if where not in known:
