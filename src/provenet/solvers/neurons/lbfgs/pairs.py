@@ -43,15 +43,15 @@ class Pairs:
         rest, flat = slope.flatten().clone(), scales.flatten()
         parts = []
         for step, change, product in reversed(self.known):
-            part = torch.dot(step, rest) / product
-            rest.addcmul_(change, part, value=-1)
+            part = torch.dot(step, rest).div_(-product)
+            rest.addcmul_(change, part)
             parts.append(part)
         rest.mul_(flat)
         if self.known:
             _, change, product = self.known[-1]
             rest.mul_(product / torch.dot(change, flat * change))
         for (step, change, product), part in zip(self.known, reversed(parts), strict=True):
-            rest.addcmul_(step, part - torch.dot(change, rest) / product)
+            rest.addcmul_(step, torch.dot(change, rest).div_(product).add_(part), value=-1)
         return rest.neg_().view_as(slope)
 
     def carried(self, width: int, kept: Tensor, more: int, most: int) -> Pairs:
