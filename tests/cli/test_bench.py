@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -11,6 +12,7 @@ import provenet as pn
 from provenet.bench import Table, bundled
 from provenet.bench import entrants as e
 from provenet.bench import tables as t
+from provenet.bench.speed import SUITES, Case, problems
 
 
 @pytest.fixture
@@ -44,7 +46,9 @@ def test_results_page_and_pictures(run, tmp_path) -> None:
         file.name for file in (tmp_path / "bench").iterdir()
     }
     before = (tmp_path / "bench" / "results.jsonl").read_text()
-    told = run("bench", "--json", "--splits", 2, "--table", "diabetes").json  # all is there already
+    told = run(
+        "bench", "--only", "accuracy", "--json", "--splits", 2, "--table", "diabetes"
+    ).json  # all is there already
     assert told["complete"]
     assert told["results"][0]["tables"] == ["diabetes"]
     assert (tmp_path / "bench" / "results.jsonl").read_text() == before
@@ -52,9 +56,20 @@ def test_results_page_and_pictures(run, tmp_path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_a_run_that_ends_early_says_so(run) -> None:
-    answer = run("bench", "--max-seconds", 1e-9)
+    answer = run("bench", "--only", "accuracy", "--max-seconds", 1e-9)
     assert answer.code == 1
     assert "the same command goes on" in answer.err
+
+
+def test_programs_on_the_command_line(run, tmp_path, monkeypatch) -> None:
+    tiny = Case("tiny", lambda _: problems.teacher(40, 3, 6, 0.1), (), (1e-2,))
+    monkeypatch.setitem(SUITES, "small", (tiny, replace(tiny, name="another")))
+    answer = run("bench", "--only", "small", "--table", "tiny", "--who", "auto", "--who", "admm")
+    assert answer.code == 0, answer.err
+    assert "| tiny | auto |" in answer.out
+    assert {"small.jsonl", "small.md", "small.png"} == {file.name for file in (tmp_path / "bench").iterdir()}
+    told = run("bench", "--only", "small", "--table", "tiny", "--who", "auto", "--json").json
+    assert {trial["case"] for trial in told["results"][0]["trials"]} == {"tiny"}
 
 
 @pytest.mark.parametrize(
@@ -64,9 +79,11 @@ def test_a_run_that_ends_early_says_so(run) -> None:
         (["--data", "nowhere"], 1, "CameronDiao"),
         (["--table", "chairs"], 2, "chairs"),
         (["--splits", 0], 2, "--splits"),
+        (["--only", "small", "--table", "chairs"], 2, "chairs"),
+        (["--only", "size", "--images", "nowhere"], 2, "nowhere"),
     ],
 )
 def test_wrong_use(run, arguments, code, said) -> None:
-    answer = run("bench", *arguments)
+    answer = run("bench", *(["--only", "accuracy"] if "--only" not in arguments else []), *arguments)
     assert answer.code == code
     assert said in answer.err
