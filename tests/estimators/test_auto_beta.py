@@ -32,11 +32,11 @@ def test_noise_wants_more_decay_than_a_rule() -> None:
 def test_what_was_chosen_is_recorded_and_the_same_again() -> None:
     one, two = (pn.ProvenClassifier(random_state=3, **AUTO).fit(X, CURVED) for _ in range(2))
     found = one.beta_search_
-    assert found.losses.shape == (3, len(SHARES))
+    assert found.losses.shape == (6, len(SHARES))
     assert np.array_equal(found.losses, two.beta_search_.losses)
     assert found.share == SHARES[int(found.scores.argmin())]
     assert one.beta_ == two.beta_ == one.solution_.problem.beta
-    assert "3 folds" in str(found)
+    assert "6 folds" in str(found)
     assert found.seconds > 0
     other = pn.ProvenClassifier(random_state=4, **AUTO).fit(X, CURVED)
     assert not np.array_equal(found.losses, other.beta_search_.losses)
@@ -58,6 +58,11 @@ def test_a_regression_has_no_labels_and_its_losses_as_they_are() -> None:
     assert found.losses.mean(0)[-1] > 1.3 * found.losses.mean(0)[0]
 
 
+def test_few_samples_are_divided_into_folds_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(auto_beta, "_FEW", len(X))
+    assert pn.ProvenClassifier(**AUTO).fit(X, CURVED).beta_search_.wrong.shape == (3, len(SHARES))
+
+
 def test_units_do_not_matter() -> None:
     """Targets a thousand times as large have the same share, and losses a million times as large."""
     y = X[:, 0] * X[:, 1]
@@ -73,7 +78,7 @@ def test_every_block(name: str) -> None:
     samples = example.samples(24)
     model = pn.ProvenRegressor(block=example.block, **AUTO | {"n_gates": 3, "tol": 0.1})
     fitted = model.fit(samples, samples.reshape(24, -1)[:, :2])
-    assert fitted.beta_search_.losses.shape == (3, len(SHARES))
+    assert fitted.beta_search_.losses.shape == (6, len(SHARES))
     assert np.isfinite(fitted.beta_search_.losses).all()
 
 

@@ -20,7 +20,9 @@ from provenet.ranks.context import current
 SHARES = (0.5, 0.26, 0.13, 0.07, 0.036, 0.019, 0.01, 0.005)  # of β_max, each trained from the one before
 OTHERWISE = 0.03  # the share that predicted best of those that are one for all tables
 _FOLDS = 3
+_FEW, _DRAWS = 250, 2  # fewer samples are divided into folds twice: what a third of them says hangs much on chance
 _STEPS = (60, 25)  # of L-BFGS: at the first share, and at each that follows
+_ENOUGH = 1e-4  # of the objective: a step that gains less is the last
 NEURONS = 50
 _FEWEST = 10  # samples, below which there is nothing to leave out
 _WORK = 5e9  # multiply-adds that the trainings may take, a second or two: fewer samples are looked at where it is more
@@ -94,6 +96,11 @@ def folds_of(strata: NDArray[np.int64] | None, n: int, count: int, generator: np
     return np.where(alone, -1, fold)
 
 
+def _draws(n: int) -> int:
+    """How often n samples are divided into folds."""
+    return _DRAWS if n < _FEW else 1
+
+
 class _Search:
     """The trainings: so many neurons in each group, on as many samples as the work allows."""
 
@@ -104,7 +111,7 @@ class _Search:
         groups = len(whole.on.groups)
         self.group = torch.arange(groups).repeat_interleave(neurons)
         self.generator = generator
-        steps = _FOLDS * (_STEPS[0] + _STEPS[1] * (len(SHARES) - 1))
+        steps = _draws(whole.samples) * _FOLDS * (_STEPS[0] + _STEPS[1] * (len(SHARES) - 1))
         self.each = PASSES * steps * whole.work(len(self.group))  # multiply-adds a sample
         n, most = whole.samples, max(_SAMPLES, int(_WORK / self.each))
         some = torch.from_numpy(np.sort(generator.permutation(n)[:most]))
@@ -123,8 +130,8 @@ class _Search:
         target = self.trainee.loss.target
         labels = labels and target.ndim == 2  # tokens have no strata
         strata = classes(target, 0.5).numpy() if labels else None
-        fold = folds_of(strata, len(target), _FOLDS, self.generator)
-        rows = [self._fold(fold, k, labels) for k in range(_FOLDS) if (fold == k).any()]
+        draws = [folds_of(strata, len(target), _FOLDS, self.generator) for _ in range(_draws(len(target)))]
+        rows = [self._fold(fold, k, labels) for fold in draws for k in range(_FOLDS) if (fold == k).any()]
         done = [row for row in rows if row is not None]
         if not done:
             return np.empty((0, len(SHARES))), np.empty((0, len(SHARES)))
@@ -140,7 +147,7 @@ class _Search:
         layers: Layers = begun(learner, self.group, learner.on.p, self.generator)
         found = []
         for i, share in enumerate(SHARES):
-            layers = descended(learner.at(share * learner.beta), self.group, layers, _STEPS[i > 0])
+            layers = descended(learner.at(share * learner.beta), self.group, layers, _STEPS[i > 0], _ENOUGH)
             if deadline.over():
                 return None
             found.append(held_out.verdict(layers))

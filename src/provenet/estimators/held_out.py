@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from provenet.estimators.choice import with_neighbours
 from provenet.formulation.trainee import BlockTrainee
 from provenet.gates.training import Layers
 
 FACTORS = tuple(2.0**k for k in range(-4, 3))  # by which outputs are multiplied, where that is allowed
 _OF_LOSS = 0.3  # what a nat counts for beside a wrong label
-_NEIGHBOUR = 0.25  # what each neighbour in a row counts for; the place itself has the rest
 
 
 class Verdict(NamedTuple):
@@ -63,9 +63,5 @@ def classes(values: torch.Tensor, threshold: float) -> torch.Tensor:
 
 
 def scores(losses: NDArray[np.float64], wrong: NDArray[np.float64]) -> NDArray[np.float64]:
-    """What is to be small, (k,), of losses (folds, k) and the parts of labels that are wrong (folds, k).
-
-    Each of the row has a part of its neighbours', as they differ by chance more than in what they can do."""
-    each = (wrong + _OF_LOSS * losses).mean(0)
-    padded = np.pad(each, 1, mode="edge")
-    return np.asarray(_NEIGHBOUR * (padded[:-2] + padded[2:]) + (1 - 2 * _NEIGHBOUR) * each)
+    """What is to be small, (k,), of losses (folds, k) and the parts of labels that are wrong (folds, k), in a row."""
+    return with_neighbours((wrong + _OF_LOSS * losses).mean(0))
