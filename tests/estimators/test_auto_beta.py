@@ -49,7 +49,7 @@ def test_losses_are_those_of_samples_left_out() -> None:
     found = pn.ProvenClassifier(**AUTO | {"fit_intercept": "free"}).fit(X, NOISE).beta_search_
     assert found.losses.mean(0)[0] == pytest.approx(math.log(2), rel=0.1)
     assert found.losses.mean(0)[-1] == pytest.approx(math.log(2), rel=0.1)  # once they are no surer than they should be
-    assert found.wrong == pytest.approx(0.5, abs=0.25)
+    assert found.wrong.mean() == pytest.approx(0.5, abs=0.2)
 
 
 def test_a_regression_has_no_labels_and_its_losses_as_they_are() -> None:
@@ -112,7 +112,8 @@ def test_a_weight_of_two_is_a_sample_repeated(kind: Any) -> None:
     repeated = kind(**settings).fit(X[order], CURVED[order])
     assert weighted.beta_search_.share == repeated.beta_search_.share
     assert weighted.beta_search_.losses == pytest.approx(repeated.beta_search_.losses, rel=1e-9)
-    assert repeated._outputs(X) == pytest.approx(weighted._outputs(X), rel=1e-5, abs=1e-6)
+    assert repeated.beta_ == pytest.approx(weighted.beta_, rel=1e-12)
+    assert repeated._outputs(X) == pytest.approx(weighted._outputs(X), abs=0.02)  # as near as the gap allows
 
 
 def test_norms_other_than_weight_decay_have_the_share() -> None:
