@@ -19,6 +19,7 @@ from torch import Tensor
 
 from provenet import batches
 from provenet.certificates import Gap
+from provenet.operators.bases.rank import MOST_AXES
 from provenet.problem import Program
 from provenet.solvers.loop import Kept, Point, Resumable
 from provenet.solvers.needs import NUCLEAR
@@ -113,7 +114,8 @@ class LBFGS(Resumable[LBFGSState]):
             steps *= _KINKED
         calls = _CALLS if op.gated_rows is not None else _BATCHES * _CALLS
         each = self._step_work(task) + 2 * look / self._rest(task) + calls + task.intercept
-        return Offer(self.memory(task.program), 16.0 * op.p**3, each, steps, starts=True)
+        axes = 16.0 * op.p**3 if op.p <= MOST_AXES else 0.0
+        return Offer(self.memory(task.program), axes, each, steps, starts=True)
 
     def _neurons(self, program: Program) -> float:
         op = program.operator
