@@ -55,6 +55,22 @@ def test_results_page_and_pictures(run, tmp_path) -> None:
 
 
 @pytest.mark.usefixtures("small")
+def test_who_has_fewer_results_is_on_a_page_of_its_own(run, tmp_path) -> None:
+    """The searches take longest: what the others have results of is not thrown away for them."""
+    run("bench", "--only", "accuracy", "--splits", 2, "--table", "breast_cancer")
+    file = tmp_path / "bench" / "results.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if not ('"split": 1' in line and "CV()" in line)))
+    assert run("bench", "--only", "accuracy", "--splits", 2, "--table", "breast_cancer", "--max-seconds", 1e-9).code == 1
+    first, both = (tmp_path / "bench" / "tables.md").read_text().split("splits that everyone has results of")
+    assert "| breast_cancer | 2 |" in first
+    assert "ProvenClassifierCV()" not in first
+    assert "| breast_cancer | 1 |" in both
+    assert "ProvenClassifierCV() against MLPClassifier grid" in both
+    assert (tmp_path / "bench" / "classification-all.png").is_file()
+
+
+@pytest.mark.usefixtures("small")
 def test_a_run_that_ends_early_says_so(run) -> None:
     answer = run("bench", "--only", "accuracy", "--max-seconds", 1e-9)
     assert answer.code == 1

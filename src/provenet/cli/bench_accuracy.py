@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
@@ -16,7 +17,14 @@ from provenet.bench.tables import Task
 from provenet.cli.console import say
 from provenet.io.folder import write_atomically
 
-Part = tuple[str, Summary, list[tuple[str, str]]]
+
+class Part(NamedTuple):
+    """A part of the page: its title, the name of its picture, and who is to be compared with whom."""
+
+    title: str
+    picture: str
+    summary: Summary
+    pairs: list[tuple[str, str]]
 
 
 def accuracy(
@@ -29,7 +37,7 @@ def accuracy(
     parts = _parts(tables, records)
     write_atomically(out / "tables.md", _page(parts, out).encode())
     if not quiet:
-        for title, summary, pairs in parts:
+        for title, _, summary, pairs in parts:
             say(f"{title}\n{overview(summary)}" + "\n".join(versus(summary, *pair) for pair in pairs))
     return complete, [_as_json(part) for part in parts]
 
@@ -45,24 +53,32 @@ def _chosen(tables: list[Table], wanted: list[str]) -> list[Table]:
 
 
 def _parts(tables: list[Table], records: Records[Record]) -> list[Part]:
-    """Classification and regression, where there are tables of it with results of everyone."""
+    """Classification and regression: those who have most results; and everyone, on splits that all have results of."""
     found: list[Part] = []
     for task, title in _TITLES.items():
         names = [table.name for table in tables if table.task == task]
-        summary = Summary.of(records, names, list(entrants(task)))
-        if summary.tables:
-            found.append((title, summary, RIVALS[task]))
+        done = Counter(record.who for record in records if record.table in names)
+        most = [who for who in entrants(task) if done[who] == max(done.values(), default=0)]
+        parts = {f"{task}.png": (title, most)}
+        if most != list(entrants(task)):
+            parts[f"{task}-all.png"] = (f"{title}: splits that everyone has results of", list(entrants(task)))
+        for picture, (said, who) in parts.items():
+            summary = Summary.of(records, names, who)
+            if summary.tables:
+                pairs = [pair for pair in RIVALS[task] if set(pair) <= set(who)]
+                found.append(Part(said, picture, summary, pairs))
     return found
 
 
 def _page(parts: list[Part], out: Path) -> str:
     text = ""
-    for title, summary, pairs in parts:
-        picture = out / f"{title.split(',')[0].lower()}.png"
-        draw(summary, pairs, picture)
+    for title, picture, summary, pairs in parts:
         sentences = "\n".join(f"- {versus(summary, *pair)}" for pair in pairs)
-        text += f"## {title}\n\n{overview(summary)}\n{sentences}\n\n![Ours against theirs, one dot a table]"
-        text += f"({picture.name})\n\n{each_table(summary)}\n"
+        text += f"## {title}\n\n{overview(summary)}\n{sentences}\n\n"
+        if pairs:
+            draw(summary, pairs, out / picture)
+            text += f"![Ours against theirs, one dot a table]({picture})\n\n"
+        text += f"{each_table(summary)}\n"
     return text
 
 
@@ -72,9 +88,9 @@ def _tell(record: Record) -> None:
 
 
 def _as_json(part: Part) -> dict[str, object]:
-    title, summary, _ = part
+    summary = part.summary
     return {
-        "title": title,
+        "title": part.title,
         "tables": list(summary.tables),
         "splits": summary.splits.tolist(),
         "who": list(summary.who),
