@@ -61,7 +61,9 @@ def test_who_has_fewer_results_is_on_a_page_of_its_own(run, tmp_path) -> None:
     file = tmp_path / "bench" / "results.jsonl"
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(line for line in lines if not ('"split": 1' in line and "CV()" in line)))
-    assert run("bench", "--only", "accuracy", "--splits", 2, "--table", "breast_cancer", "--max-seconds", 1e-9).code == 1
+    assert (
+        run("bench", "--only", "accuracy", "--splits", 2, "--table", "breast_cancer", "--max-seconds", 1e-9).code == 1
+    )
     first, both = (tmp_path / "bench" / "tables.md").read_text().split("splits that everyone has results of")
     assert "| breast_cancer | 2 |" in first
     assert "ProvenClassifierCV()" not in first
