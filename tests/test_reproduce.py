@@ -52,6 +52,17 @@ def test_many_descents_at_once_are_those_of_torch_one_by_one(gated: bool) -> Non
         torch.testing.assert_close(made.second[k], second.detach())
 
 
+def test_whitened_data_are_the_identity_in_coordinates_of_their_own() -> None:
+    draw = torch.Generator().manual_seed(0)
+    Y, w, v = (torch.randn(s, generator=draw, dtype=torch.float64) for s in ((5, 3), (1, 4, 5), (1, 4, 3)))
+    Q = torch.linalg.qr(torch.randn(8, 5, generator=draw, dtype=torch.float64))[0].T  # QQᵀ = I
+    recipe = Recipe(epochs=40, rate=1e-2, momentum=0.9, decay=0.5)
+    beta = torch.tensor([0.1], dtype=torch.float64)
+    there, here = descend(Q, Y, None, w @ Q, v, beta, recipe), descend(None, Y, None, w, v, beta, recipe)
+    torch.testing.assert_close(there.first, here.first @ Q)
+    torch.testing.assert_close(there.second, here.second)
+
+
 def test_pieces_are_made_once_and_a_cut_line_again(tmp_path: Path) -> None:
     kept, made = tmp_path / "a" / "pieces.jsonl", []
     run = Run(kept=kept)
@@ -96,6 +107,9 @@ def test_what_is_known_and_what_is_not(tmp_path: Path) -> None:
     unknown = invoke("fig-9")
     assert unknown.exit_code == 2
     assert "spiral-gap" in unknown.output
+    missing = invoke("whitened-svd", "--out", str(tmp_path))
+    assert missing.exit_code == 1
+    assert "--data FOLDER" in missing.output
     late = invoke("sgd-global", "--quick", "--out", str(tmp_path), "--max-seconds", "1e-9")
     assert late.exit_code == 1
     assert "goes on from here" in late.output

@@ -10,7 +10,7 @@ import typer
 
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, errors, print_json, say
-from provenet.reproduce import EXPERIMENTS, NoData, OutOfTime, Run
+from provenet.reproduce import EXPERIMENTS, OutOfTime, Run
 from provenet.reproduce.page import as_markdown, write
 
 _LISTS = ("all", "list")
@@ -27,8 +27,7 @@ def reproduce(
         typer.Option(callback=o.positive, help="Begin nothing after so many seconds; go on another time."),
     ] = None,
     data: Annotated[
-        Path | None,
-        typer.Option(help="Folder with images (MNIST's idx files, CIFAR's binary batches), for experiments on them."),
+        Path | None, typer.Option(exists=True, help="The data of an experiment that needs some; it says which.")
     ] = None,
     json: o.Json = False,
 ) -> None:
@@ -50,26 +49,23 @@ def reproduce(
     began, done = time.perf_counter(), {}
     for each in EXPERIMENTS if name == "all" else [name]:
         left = None if max_seconds is None else max_seconds - (time.perf_counter() - began)
-        done[each] = str(_one(each, quick, out / each, left, json, data, others=name == "all"))
+        try:
+            done[each] = str(_one(each, quick, out / each, left, data, json))
+        except FileNotFoundError as missing:  # its data; the others need not wait for them
+            if name != "all":
+                raise
+            errors().print(f"{each}: {missing}")
     if json:
         print_json(done)
 
 
-def _one(
-    name: str, quick: bool, folder: Path, max_seconds: float | None, quiet: bool, data: Path | None, others: bool
-) -> Path | None:
-    """The folder; None where images are missing and ``others`` follow."""
+def _one(name: str, quick: bool, folder: Path, max_seconds: float | None, data: Path | None, quiet: bool) -> Path:
     experiment = EXPERIMENTS[name]
     pieces = folder / ("pieces-quick.jsonl" if quick else "pieces.jsonl")
     began = time.perf_counter()
     tell = (lambda _: None) if quiet else (lambda said: say(f"{name}: {said}"))
     try:
         found = experiment.run(Run(quick, pieces, max_seconds, tell, data))
-    except NoData as missing:
-        errors().print(f"{name}: {missing}")
-        if others:
-            return None
-        raise typer.Exit(FAILED) from None
     except OutOfTime:
         errors().print(f"{folder}: not all of it is done; the same command goes on from here.")
         raise typer.Exit(FAILED) from None

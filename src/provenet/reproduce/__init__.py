@@ -2,24 +2,24 @@
 
 from provenet.reproduce.copositive_images import COPOSITIVE_IMAGES
 from provenet.reproduce.copositive_spiral import COPOSITIVE_SPIRAL
-from provenet.reproduce.experiment import Experiment, Findings, NoData, OutOfTime, Run
+from provenet.reproduce.experiment import Experiment, Findings, OutOfTime, Run
+from provenet.reproduce.heads_cifar100 import HEADS_CIFAR100
 from provenet.reproduce.norm_ball import NORM_BALL
 from provenet.reproduce.relu_vs_linear import RELU_VS_LINEAR
 from provenet.reproduce.sgd_global import SGD_GLOBAL
 from provenet.reproduce.spiral_gap import SPIRAL_GAP
 from provenet.reproduce.whitened_svd import WHITENED_SVD
 
-EXPERIMENTS: dict[str, Experiment] = {
-    experiment.name: experiment
-    for experiment in (
-        SPIRAL_GAP,
-        SGD_GLOBAL,
-        WHITENED_SVD,
-        COPOSITIVE_SPIRAL,
-        COPOSITIVE_IMAGES,
-        RELU_VS_LINEAR,
-        NORM_BALL,
-    )
-}
+_ALL = (
+    SPIRAL_GAP,
+    SGD_GLOBAL,
+    WHITENED_SVD,
+    COPOSITIVE_SPIRAL,
+    COPOSITIVE_IMAGES,
+    RELU_VS_LINEAR,
+    NORM_BALL,
+    HEADS_CIFAR100,
+)
+EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
 
-__all__ = ["EXPERIMENTS", "Experiment", "Findings", "NoData", "OutOfTime", "Run"]
+__all__ = ["EXPERIMENTS", "Experiment", "Findings", "OutOfTime", "Run"]

@@ -14,10 +14,6 @@ from matplotlib.figure import Figure
 Piece = dict[str, Any]
 
 
-class NoData(Exception):
-    """The full setting is on images, and none were given."""
-
-
 class OutOfTime(Exception):
     """The time that was given is over; what is finished is kept."""
 
@@ -54,8 +50,9 @@ class Experiment:
 
 @dataclass
 class Run:
-    """One run: ``quick`` takes less than a minute and says the same in small; ``kept`` is where pieces are written;
-    ``data`` a folder of images, for experiments on them."""
+    """One run: ``quick`` takes less than a minute and says the same in small; ``kept`` is where pieces are written.
+
+    ``data``: a folder of the data that an experiment asks for."""
 
     quick: bool = False
     kept: Path | None = None

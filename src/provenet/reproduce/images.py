@@ -12,13 +12,13 @@ from torch import Tensor
 
 from provenet.data.images import load_images
 from provenet.data.whitening import Whitening
-from provenet.reproduce.experiment import NoData, Run
+from provenet.reproduce.experiment import Run
 
 Array = NDArray[Any]
 _WHERE = (
-    "the full setting is on images: --data FOLDER with MNIST's idx files (yann.lecun.com/exdb/mnist) or the binary "
-    "batches of CIFAR-10 or CIFAR-100 (www.cs.toronto.edu/~kriz/cifar.html); --quick runs without, on scikit-learn's "
-    "digits."
+    "data: the full setting is on images; --data FOLDER with MNIST's idx files (yann.lecun.com/exdb/mnist) or the "
+    "binary batches of CIFAR-10 or CIFAR-100 (www.cs.toronto.edu/~kriz/cifar.html). --quick runs without, on "
+    "scikit-learn's digits."
 )
 
 
@@ -49,7 +49,7 @@ def pictures(run: Run, each: int) -> Pictures:
         X, y = digits.images[:, None], digits.target
         X, X_test, y, y_test, name = X[:1_000], X[1_000:], y[:1_000], y[1_000:], "scikit-learn's digits"
     else:
-        raise NoData(_WHERE)
+        raise FileNotFoundError(_WHERE)
     chosen = np.sort(np.concatenate([np.flatnonzero(y == label)[:each] for label in np.unique(y)]))
     mean, spread = (stat(X, axis=(0, 2, 3), keepdims=True) for stat in (np.mean, np.std))
     X, X_test = ((part.astype(np.float64) - mean) / spread for part in (X[chosen], X_test))
