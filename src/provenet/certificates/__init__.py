@@ -1,6 +1,7 @@
 """Proofs of optimality.  They know no solver."""
 
 from provenet.certificates.certificate import (
+    AnotherMap,
     Certificate,
     Standing,
     certificate_from,
@@ -15,6 +16,7 @@ from provenet.certificates.gap import DualPoint, Gap, dual_point, duality_gap, g
 from provenet.certificates.mixture import Mixture
 
 __all__ = [
+    "AnotherMap",
     "Certificate",
     "DualPoint",
     "Gap",

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from provenet import batches, deadline, memory, ranks
-from provenet.certificates import Certificate, check_same_data, judged, network_certificate
+from provenet.certificates import AnotherMap, Certificate, check_same_data, judged, network_certificate
 from provenet.formulation.sharded import in_shards
 from provenet.gauges import BoundKind
 from provenet.problem import Problem, Program
@@ -197,7 +197,11 @@ def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certifica
     if tidy:
         done.factors = tidied(program, done.factors, 0.9 * tol)
     done.factors = inside.factors(done.factors)
-    certificate = network_certificate(problem, problem.network(done.factors), tol)
+    try:
+        certificate = network_certificate(problem, problem.network(done.factors), tol)
+    except AnotherMap:  # at a β of rounding's size: huge weights, whose outputs are what rounding makes them
+        done.factors = program.nobody
+        certificate = network_certificate(problem, problem.network(done.factors), tol)
     if certificate.holds(tol) or done.proven is None or not done.proven.lower * problem.units.value > certificate.dual:
         return certificate
     certificate = certificate.sharpened_by(problem, judged(program, done.proven.theta))
