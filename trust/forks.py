@@ -11,13 +11,20 @@ from pathlib import Path
 
 Say = Callable[[str], None]
 Work = Callable[[Say], None]
+_BEGUN = "begun"
 
 
 def told_by(work: Work, kill_after: float | None = None) -> list[str]:
     """The lines that ``work`` has said; with ``kill_after``, until it was killed so many seconds after it began."""
     hear, say = os.pipe()
-    child = forked(lambda: work(lambda line: _write(say, line)), Path(os.devnull), hear)
+
+    def begun() -> None:
+        _write(say, _BEGUN)
+        work(lambda line: _write(say, line))
+
+    child = forked(begun, Path(os.devnull), hear)
     os.close(say)
+    os.read(hear, len(_BEGUN) + 1)
     if kill_after is not None:
         time.sleep(kill_after)
         os.kill(child, signal.SIGKILL)  # one that has ended waits for us, and does not mind

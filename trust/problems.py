@@ -74,8 +74,9 @@ def posed(case: int) -> Posed:
     if loss == "huber":
         settings["loss_settings"] = {"delta": float(10.0 ** rng.uniform(-2, 1))}
     problem = pn.formulate(example.block, X, Y, beta=1.0, **settings)
-    if problem.beta_max > 0:
-        problem = problem.with_beta(problem.beta_max * 10.0 ** rng.uniform(-2.5, 0.1))
+    if problem.beta_max > 0:  # of rounding's size where nothing of the data reaches the readout
+        least = 1e-10 * problem.units.beta
+        problem = problem.with_beta(max(problem.beta_max * 10.0 ** rng.uniform(-2.5, 0.1), least))
     return Posed(problem, Data(X, Y, weight, mask), f"{example}, {activation}, {loss}, n {n}")
 
 
