@@ -17,3 +17,13 @@ def test_outputs_of_rounding_alone_do_not_end_a_run() -> None:
     assert 0 < posed.beta_max < 1e-12
     found = pn.solve(posed.with_beta(0.7 * posed.beta_max), max_seconds=1)
     assert found.certificate.dual <= found.certificate.primal
+
+
+@pytest.mark.filterwarnings("ignore:solve stopped")
+def test_what_is_worse_than_no_network_is_not_returned() -> None:
+    """Weights 22 orders apart: standardised, the heavy sample is zero, but not in the rounding of a reduced program."""
+    X = np.array([[0.0007808, -0.01708017, 0.0128356], [0.00404943, 0.00892265, 0.00059551]])
+    Y, weight = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([1.899e-6, 1e16])
+    problem = pn.formulate("mlp", X, Y, gates=2, loss="softmax", beta=75.6, sample_weight=weight, standardize=True)
+    found = pn.solve(problem, tol=1e-12, max_steps=100)
+    assert found.certificate.primal <= 1e16 * np.log(2) * (1 + 1e-6)
