@@ -14,6 +14,7 @@ from provenet.certificates.certificate import (
 )
 from provenet.certificates.gap import DualPoint, Gap, dual_point, duality_gap, gap_at, judged, with_intercept
 from provenet.certificates.mixture import Mixture
+from provenet.certificates.screen import Screen
 
 __all__ = [
     "AnotherMap",
@@ -21,6 +22,7 @@ __all__ = [
     "DualPoint",
     "Gap",
     "Mixture",
+    "Screen",
     "Standing",
     "certificate_from",
     "certificate_of",

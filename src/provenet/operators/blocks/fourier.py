@@ -12,11 +12,14 @@ import torch
 from torch import Tensor
 
 from provenet import batches
+from provenet.operators.bases.base import Backward
 from provenet.operators.bases.pooled import PooledOperator
 from provenet.operators.bases.samples import SampledOperator
 from provenet.variable import Factors, Stack
 
 Grid = tuple[int, int]
+_SHORT = 64  # tokens that are summed one by one sooner than in the Fourier domain
+_OUTPUTS = 8  # gone through at a time by stacks: with more, batches become so short that products do not pay
 
 
 class FourierOperator(SampledOperator):
@@ -59,6 +62,13 @@ class FourierOperator(SampledOperator):
         """(w, d, m) back to columns (s, d, m)."""
         return torch.fft.irfft2(spectrum.unflatten(0, self.half), s=self.grid, dim=(0, 1)).flatten(0, 1)
 
+    def _shifts(self) -> Tensor:
+        """t − t' as a token of the grid, (s, s)."""
+        down, right = (self.space.arange(size)[:, None] - self.space.arange(size) for size in self.grid)
+        height, width = self.grid
+        table = (down % height)[:, None, :, None] * width + (right % width)[None, :, None, :]
+        return table.reshape(height * width, height * width)
+
     def neuron_numbers(self) -> int:
         """Numbers a sample and neuron."""
         return 5 * self.s
@@ -67,7 +77,7 @@ class FourierOperator(SampledOperator):
         return factors.n_neurons * self.neuron_numbers()
 
     def stack_numbers(self) -> int:
-        return 5 * self.s * self.n_gates * self.outputs
+        return 5 * self.s * self.n_gates * min(self.outputs, _OUTPUTS)
 
     @property
     def depth(self) -> int:
@@ -80,64 +90,31 @@ class FourierOperator(SampledOperator):
         return self._spectrum(columns.flatten(2))
 
     def forward(self, stack: Stack) -> Tensor:
-        spectrum = self._by_gate(stack)  # once for all samples
-        return self._gathered(self.stack_numbers(), lambda rows: self.sum_gates(rows, self._correlate(rows, spectrum)))
+        parts = self._by_gate(stack).split(_OUTPUTS * self.n_gates, 2)  # once for all samples
+        return self._gathered(
+            self.stack_numbers(),
+            lambda rows: torch.cat([self.sum_gates(rows, self._correlate(rows, part)) for part in parts], -1),
+        )
 
     def adjoint(self, residual: Tensor) -> Stack:
-        total: Tensor | int = 0
+        totals: list[Tensor | int] = [0] * -(-self.outputs // _OUTPUTS)
         for rows in self.batches(self.stack_numbers()):
-            total = total + self._correlate_back(rows, self.spread_gates(rows, residual[rows]))
-        columns = self._columns(torch.as_tensor(total)).view(self.s, self.d, self.outputs, self.n_gates)
-        return columns.permute(3, 0, 1, 2).reshape(self.stack_shape)
+            for number, part in enumerate(residual[rows].split(_OUTPUTS, -1)):
+                totals[number] = totals[number] + self._correlate_back(rows, self.spread_gates(rows, part))
+        columns = self._columns(torch.cat([torch.as_tensor(total) for total in totals], 2))
+        by_gate = columns.view(self.s, self.d, self.outputs, self.n_gates).permute(3, 0, 1, 2)
+        return by_gate.reshape(self.stack_shape)
 
     def _by_neuron(self, left: Tensor) -> Tensor:
         return self._spectrum(left.view(-1, self.s, self.d).permute(1, 2, 0))
 
-    def _outputs(self, rows: slice, spectrum: Tensor, factors: Factors) -> Tensor:
-        return self.read(self._gated(self._correlate(rows, spectrum), rows, factors), factors.right)
-
-    def _gated(self, signals: Tensor, rows: slice, factors: Factors) -> Tensor:
-        if self.patterns is None:
-            return signals
-        return signals.mul_(self.patterns[:, rows].index_select(0, factors.gate).transpose(0, 1))
-
-    def forward_factors(self, factors: Factors) -> Tensor:
-        if factors.n_neurons == 0:
-            return self.space.zeros(*self.output_shape)
-        spectrum = self._by_neuron(factors.left)
-        return self._gathered(self.numbers(factors), lambda rows: self._outputs(rows, spectrum, factors))
-
-    def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
-        right = torch.zeros_like(factors.right)
-        if factors.n_neurons == 0:
-            return torch.zeros_like(factors.left), right
-        spectrum = self._by_neuron(factors.left)
-        total = torch.zeros_like(spectrum)
-        for rows in self.batches(self.numbers(factors)):
-            hidden = self._gated(self._correlate(rows, spectrum), rows, factors)
-            right += self.read_back(hidden, residual[rows])
-            total += self._correlate_back(rows, self._gated(self.spread(residual[rows], factors.right), rows, factors))
-        return self._columns(total).permute(2, 0, 1).reshape(factors.left.shape), right
-
     @abstractmethod
     def sum_gates(self, rows: slice, signals: Tensor) -> Tensor:
-        """The outputs of signals (b, (c, P), s): gated, summed over the gates, read out."""
+        """The outputs of signals (b, (c, P), s), of some outputs: gated, summed over the gates, read out."""
 
     @abstractmethod
     def spread_gates(self, rows: slice, residual: Tensor) -> Tensor:
         """The transpose of `sum_gates`."""
-
-    @abstractmethod
-    def read(self, hidden: Tensor, right: Tensor) -> Tensor:
-        """The outputs of hidden values (b, N, s) and second layers (N, c)."""
-
-    @abstractmethod
-    def read_back(self, hidden: Tensor, residual: Tensor) -> Tensor:
-        """The transpose of `read` in the second layers, (N, c)."""
-
-    @abstractmethod
-    def spread(self, residual: Tensor, right: Tensor) -> Tensor:
-        """The transpose of `read` in the hidden values, (b, N, s)."""
 
 
 class FNOMeanOperator(FourierOperator, PooledOperator):
@@ -155,19 +132,78 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
         return torch.fft.rfft2(self._gates(rows).unflatten(2, self.grid)).flatten(2)
 
     def features(self, rows: slice) -> Tensor:
-        product = self._gate_spectrum(rows).conj().unsqueeze(3) * self.batch(rows).unsqueeze(1)  # (b, P, w, d)
-        shifted = torch.fft.irfft2(product.unflatten(2, self.half), s=self.grid, dim=(2, 3))
+        if self.s <= _SHORT:
+            gates = self._gates(rows)[:, :, self._shifts().T]  # (b, P, τ, t): D[t − τ]
+            shifted = torch.bmm(gates.flatten(1, 2), self._source[rows].to(self.dtype).div(self._scale))
+        else:
+            product = self._gate_spectrum(rows).conj().unsqueeze(3) * self.batch(rows).unsqueeze(1)  # (b, P, w, d)
+            shifted = torch.fft.irfft2(product.unflatten(2, self.half), s=self.grid, dim=(2, 3))
         return shifted.reshape(-1, self.n_gates, 1, self.p)
 
+    @property
+    def _by_features(self) -> bool:
+        """Whether all outputs together pay for the features of a batch: s multiply-adds each, as many as outputs."""
+        return self.outputs > self.s
+
+    def stack_numbers(self) -> int:
+        return self._feature_numbers * 2 if self._by_features else super().stack_numbers()
+
     def forward(self, stack: Stack) -> Tensor:
-        return super().forward(stack) if self.kept is None else self.kept.forward(stack)
+        if self.kept is None and not self._by_features:
+            return FourierOperator.forward(self, stack)
+        return PooledOperator.forward(self, stack)
 
     def adjoint(self, residual: Tensor) -> Stack:
-        return super().adjoint(residual) if self.kept is None else self.kept.adjoint(residual)
+        if self.kept is None and not self._by_features:
+            return FourierOperator.adjoint(self, residual)
+        return PooledOperator.adjoint(self, residual)
 
     def pooled(self, rows: slice, factors: Factors) -> Tensor:
-        hidden = self._gated(self._correlate(rows, self._by_neuron(factors.left)), rows, factors)
-        return hidden.mean(2, keepdim=True)
+        return self._pooled(rows, self._by_neuron(factors.left), factors.gate).unsqueeze(2)
+
+    def _pooled(self, rows: slice, spectrum: Tensor, gate: Tensor) -> Tensor:
+        """Σ_t D[t] h[t] / s of neurons by their spectrum (w, d, N), (b, N): by Parseval, h itself is not needed."""
+        product = torch.bmm(self.batch(rows).transpose(0, 1), spectrum)
+        both = torch.view_as_real(product.mul_(self._opening(rows, gate))).select(3, 0)  # (w, b, N)
+        return torch.tensordot(self._mirrored, both, 1).div_(self.s)
+
+    def _opening(self, rows: slice, gate: Tensor) -> Tensor:
+        """The conjugate spectrum of each neuron's gate, (w, b, N)."""
+        return self._gate_spectrum(rows).permute(2, 0, 1).conj_physical().index_select(2, gate)
+
+    @property
+    def _mirrored(self) -> Tensor:
+        """How often each frequency of `half` stands in the whole spectrum, (w,)."""
+        weights = self.space.full(self.half, 2.0)
+        weights[:, 0] = 1.0
+        if self.grid[1] % 2 == 0:
+            weights[:, -1] = 1.0
+        return weights.flatten()
+
+    def both_ways(self, factors: Factors) -> tuple[Tensor, Backward]:
+        if self.kept is not None:
+            return self.kept.both_ways(factors)
+        if factors.n_neurons == 0:
+            return self.space.zeros(*self.output_shape), lambda _: (torch.zeros_like(factors.left), factors.right)
+        spectrum = self._by_neuron(factors.left)
+        hidden = self.space.empty(self.n, factors.n_neurons)
+        for rows in self.batches(self.numbers(factors)):
+            hidden[rows] = self._pooled(rows, spectrum, factors.gate)
+        return hidden @ factors.right, lambda residual: (self._first_layers(residual, factors), hidden.T @ residual)
+
+    def _first_layers(self, residual: Tensor, factors: Factors) -> Tensor:
+        """G v of every neuron, (N, p)."""
+        total = torch.zeros_like(self._by_neuron(factors.left))
+        for rows in self.batches(self.numbers(factors)):
+            signals = self._opening(rows, factors.gate).mul_(residual[rows] @ factors.right.T)
+            total += torch.bmm(self.batch(rows).permute(1, 2, 0), signals)
+        return self._columns(total).permute(2, 0, 1).reshape(factors.left.shape)
+
+    def forward_factors(self, factors: Factors) -> Tensor:
+        return self.both_ways(factors)[0]
+
+    def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
+        return self.both_ways(factors)[1](residual)
 
     def sample_sizes(self) -> Tensor:
         return self.input_sizes()
@@ -176,30 +212,18 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
         """Σ_k F_kF_kᵀ by Parseval: the Hadamard product of the Gram matrices of X̂ and of D̂, summed over frequencies."""
         everyone = slice(0, self.n)
         x, gates = self.batch(everyone).unbind(1), self._gate_spectrum(everyone).unbind(2)
-        height, width = self.grid
-        once = {0, width // 2 if width % 2 == 0 else 0}  # columns of frequencies that have no mirror image
-        weights = [1.0 if column in once else 2.0 for column in range(self.half[1])] * height
         total = self.space.zeros(self.n, self.n)
-        for weight, a, b in zip(weights, x, gates, strict=True):
+        for weight, a, b in zip(self._mirrored, x, gates, strict=True):
             tokens, opened = torch.view_as_real(a @ a.mH), torch.view_as_real(b @ b.mH)
             total += weight * (tokens * opened).sum(2)
         return total.div_(self.s)
 
     def sum_gates(self, rows: slice, signals: Tensor) -> Tensor:
-        by_output = signals.view(len(signals), self.outputs, -1)  # (b, c, P·s)
+        by_output = signals.view(len(signals), -1, self.n_gates * self.s)  # (b, c, P·s)
         return torch.bmm(by_output, self._gates(rows).flatten(1).unsqueeze(2)).squeeze(2)
 
     def spread_gates(self, rows: slice, residual: Tensor) -> Tensor:
         return (residual[:, :, None, None] * self._gates(rows).unsqueeze(1)).flatten(1, 2)
-
-    def read(self, hidden: Tensor, right: Tensor) -> Tensor:
-        return hidden.mean(2) @ right
-
-    def read_back(self, hidden: Tensor, residual: Tensor) -> Tensor:
-        return hidden.mean(2).T @ residual
-
-    def spread(self, residual: Tensor, right: Tensor) -> Tensor:
-        return (residual @ right.T).div_(self.s).unsqueeze(2).repeat(1, 1, self.s)
 
 
 class FNOTokensOperator(FourierOperator):
@@ -227,7 +251,7 @@ class FNOTokensOperator(FourierOperator):
         return flat
 
     def sum_gates(self, rows: slice, signals: Tensor) -> Tensor:
-        by_gate = signals.view(len(signals), self.outputs, self.n_gates, self.s)
+        by_gate = signals.view(len(signals), -1, self.n_gates, self.s)
         if self.patterns is None:
             return by_gate.squeeze(2).transpose(1, 2)
         return by_gate.mul_(self._opened(rows)).sum(2).transpose(1, 2)
@@ -243,18 +267,30 @@ class FNOTokensOperator(FourierOperator):
         assert self.patterns is not None
         return self.patterns[:, rows].transpose(0, 1).unsqueeze(1)
 
-    def read(self, hidden: Tensor, right: Tensor) -> Tensor:
-        return torch.matmul(hidden.transpose(1, 2), right)
+    def forward_factors(self, factors: Factors) -> Tensor:
+        if factors.n_neurons == 0:
+            return self.space.zeros(*self.output_shape)
+        spectrum = self._by_neuron(factors.left)
+        return self._gathered(self.numbers(factors), lambda rows: self._outputs(rows, spectrum, factors))
 
-    def read_back(self, hidden: Tensor, residual: Tensor) -> Tensor:
-        return torch.bmm(hidden, residual).sum(0)
+    def _outputs(self, rows: slice, spectrum: Tensor, factors: Factors) -> Tensor:
+        hidden = self._gated(self._correlate(rows, spectrum), rows, factors)
+        return torch.matmul(hidden.transpose(1, 2), factors.right)
 
-    def spread(self, residual: Tensor, right: Tensor) -> Tensor:
-        return torch.matmul(right, residual.transpose(1, 2))
+    def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
+        right = torch.zeros_like(factors.right)
+        if factors.n_neurons == 0:
+            return torch.zeros_like(factors.left), right
+        spectrum = self._by_neuron(factors.left)
+        total = torch.zeros_like(spectrum)
+        for rows in self.batches(self.numbers(factors)):
+            hidden = self._gated(self._correlate(rows, spectrum), rows, factors)
+            right += torch.bmm(hidden, residual[rows]).sum(0)
+            back = torch.matmul(factors.right, residual[rows].transpose(1, 2))
+            total += self._correlate_back(rows, self._gated(back, rows, factors))
+        return self._columns(total).permute(2, 0, 1).reshape(factors.left.shape), right
 
-    def _shifts(self) -> Tensor:
-        """t − t' as a token of the grid, (s, s)."""
-        down, right = (self.space.arange(size)[:, None] - self.space.arange(size) for size in self.grid)
-        height, width = self.grid
-        table = (down % height)[:, None, :, None] * width + (right % width)[None, :, None, :]
-        return table.reshape(height * width, height * width)
+    def _gated(self, signals: Tensor, rows: slice, factors: Factors) -> Tensor:
+        """Of neurons, (b, N, s)."""
+        opened = self.opened(rows, factors.gate)
+        return signals if opened is None else signals.mul_(opened.transpose(0, 1))

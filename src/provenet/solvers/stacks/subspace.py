@@ -78,7 +78,7 @@ class Subspace(Method[SubspaceState]):
         """A*, and the proximal gradient on the few directions that each gate has by then."""
         op = task.program.operator
         inner = 4.0 * self.rounds * self.inner_steps * task.rows * op.n_gates * _DIRECTIONS * op.q
-        steps = 2.5 * task.decades * task.hardship
+        steps = max(2.5 * task.decades * task.hardship, 2.0)  # one finds the directions, the next how far they go
         starts = op.n_gates > 1 and op.p >= _LONG and not task.only_neurons
         return Offer(self.memory(task.program), 0.0, task.product + inner, steps, starts)
 

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from provenet import batches
 from provenet.certificates import Gap
+from provenet.operators.bases.rank import MOST_AXES
 from provenet.problem import Program
 from provenet.solvers.loop import Kept, Point, Resumable
 from provenet.solvers.needs import NUCLEAR
@@ -38,7 +39,7 @@ _RENEWED = 15  # steps after which scales are looked at anew
 _FINE = 1e-4  # a relative gap from which on float64 pays
 _BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth adding, while the gap is larger
 _NEURONS = 160.0  # that there are, about, where gates and outputs allow
-_REMEMBERED = 12  # of a limit of memory, one part in so many is for steps that are remembered
+_REMEMBERED = 4  # of a limit of memory, one part in so many is for steps that are remembered
 _FEWEST_PAIRS = 5
 _KINKED = 10  # times as many steps where curvature ends at a kink
 _CALLS = 1.1e7  # what a step's many small calls take, as multiply-adds;
@@ -113,7 +114,8 @@ class LBFGS(Resumable[LBFGSState]):
             steps *= _KINKED
         calls = _CALLS if op.gated_rows is not None else _BATCHES * _CALLS
         each = self._step_work(task) + 2 * look / self._rest(task) + calls + task.intercept
-        return Offer(self.memory(task.program), 16.0 * op.p**3, each, steps, starts=True)
+        axes = 16.0 * op.p**3 if op.p <= MOST_AXES else 0.0
+        return Offer(self.memory(task.program), axes, each, steps, starts=True)
 
     def _neurons(self, program: Program) -> float:
         op = program.operator
