@@ -138,6 +138,6 @@ FIGURE = Figure(
     ),
     count=100_000,
     chunk=1000,
-    small=400,
+    small=120,
     ready=ready,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -43,9 +44,10 @@ def forked(work: Callable[[], None], output: Path, *close: int) -> int:
     try:
         for handle in close:
             os.close(handle)
-        target = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-        os.dup2(target, 1)
-        os.dup2(target, 2)
+        target = open(output, "w", encoding="utf-8", buffering=1)  # noqa: SIM115 — for as long as the process lasts
+        os.dup2(target.fileno(), 1)
+        os.dup2(target.fileno(), 2)
+        sys.stdout = sys.stderr = target
         work()
         code = 0
     except SystemExit as end:
@@ -53,6 +55,7 @@ def forked(work: Callable[[], None], output: Path, *close: int) -> int:
     except BaseException:
         traceback.print_exc()
     finally:
+        sys.stdout.flush()
         os._exit(code)
 
 

@@ -150,6 +150,6 @@ FIGURE = Figure(
     ),
     count=1000,
     chunk=25,
-    small=60,
+    small=30,
     ready=ready,
 )

@@ -49,7 +49,6 @@ def ready(folder: Path) -> Iterator[Try]:
         rng = np.random.default_rng([case, 7])
         name, alone = list(COMMANDS)[case % 3], case % BY_ITSELF == 0
         after = rng.uniform(0.0, 1.05 * seconds(name, alone))
-        shutil.rmtree("out", ignore_errors=True)
         code, said = ran(name, alone, after)
         word, wrong = judge_path(code, said) if name == "path" else judge_fit(code, said, X, y)
         left = [each for each in os.listdir("out") if ".tmp-" in each] if os.path.isdir("out") else []
@@ -74,6 +73,7 @@ def _seconds(name: str, alone: bool) -> float:
 
 def ran(name: str, alone: bool, after: float | None) -> Ended:
     """Exit code and output of a command that gets a SIGINT so many seconds after it began."""
+    shutil.rmtree("out", ignore_errors=True)
     arguments = [*COMMANDS[name].split(), "--out", "out"]
     if alone:
         child = subprocess.Popen(
@@ -160,6 +160,6 @@ FIGURE = Figure(
     ),
     count=100,
     chunk=5,
-    small=3,
+    small=2,
     ready=ready,
 )

@@ -74,6 +74,6 @@ FIGURE = Figure(
     ),
     count=10_000,
     chunk=50,
-    small=34,
+    small=13,
     ready=ready,
 )

@@ -163,6 +163,6 @@ FIGURE = Figure(
     ),
     count=10_000,
     chunk=200,
-    small=240,
+    small=40,
     ready=ready,
 )
