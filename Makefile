@@ -1,6 +1,7 @@
 # make demo   set up .venv, fit real data, leave a report to look at
 # make test   set up .venv, run the tests; test-other-cpu: the numerical ones, as on a CPU without AVX
 # make bench  compare with other solvers; some of it: make bench ONLY=small,relu
+# make trust  try what could go wrong, many times, and write docs/trust.md; some of it: make trust FIGURES='damage limits'
 # make docs   the site, into site/; its examples are run
 # make wheel  the wheel, installed and tried in an environment of its own
 # make lint   formatting, lints, types
@@ -14,7 +15,7 @@ INSTALL := $(PIP) install --quiet -c constraints.txt --no-build-isolation torch=
 SETTINGS := pyproject.toml constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: demo test test-other-cpu bench docs wheel lint format clean
+.PHONY: demo test test-other-cpu bench trust docs wheel lint format clean
 
 demo: $(VENV)/.ready
 	$(BIN)/provenet demo
@@ -32,6 +33,10 @@ test-other-cpu: $(VENV)/.ready-dev
 
 bench: $(VENV)/.ready-bench
 	$(BIN)/provenet bench --only $(or $(ONLY),small,size,relu,blocks,operators) --out docs/benchmarks $(BENCH)
+
+# goes on where an earlier run ended; the records are in build/trust
+trust: $(VENV)/.ready-dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m trust $(FIGURES)
 
 # strict: a broken link, a page outside the menu or an example that fails ends it
 docs: $(VENV)/.ready-docs
@@ -55,7 +60,7 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) demo dist site docs/examples .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) build demo dist site docs/examples .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # a stamp, not the interpreter: a half-made environment is made again
 $(VENV)/.made:

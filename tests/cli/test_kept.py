@@ -62,7 +62,8 @@ def test_ctrl_c_waits_for_a_save_and_tells_of_it(flowers, tmp_path):
     load(tmp_path / "flowers")
 
 
-def test_ctrl_c_in_a_path_keeps_its_rows(run, flowers, tmp_path, monkeypatch):
+@pytest.mark.parametrize("limit", [(), ("--max-seconds", 600)])
+def test_ctrl_c_in_a_path_keeps_its_rows(run, flowers, tmp_path, monkeypatch, limit):
     from provenet.cli import path
 
     def three(*args):
@@ -73,7 +74,7 @@ def test_ctrl_c_in_a_path_keeps_its_rows(run, flowers, tmp_path, monkeypatch):
 
     along = path.along
     monkeypatch.setattr("provenet.cli.path.along", three)
-    answer = run("path", flowers, "-t", "kind", "--gates", 10, "--betas", 6, "--json")
+    answer = run("path", flowers, "-t", "kind", "--gates", 10, "--betas", 6, "--json", *limit)
     assert answer.code == 1
     assert "interrupted after 3 of 6" in answer.err
     with (tmp_path / "path" / "path.csv").open() as file:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import provenet as pn
+from provenet.proofs.independent import second_opinion
 from provenet.solvers import METHODS
 
 RNG = np.random.default_rng(0)
@@ -73,3 +74,16 @@ for settings in ({"beta": 1e-300}, {"beta": -1.0}, {"gates": 0}, {"gates": [[0.0
 """
     done = subprocess.run([sys.executable, "-O", "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.filterwarnings("ignore:solve stopped")
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("features", [2, 3])
+def test_the_checker_judges_relu_networks_of_huge_samples(features: int, outputs: int) -> None:
+    rng = np.random.default_rng(3)
+    X, Y = rng.standard_normal((5, features)) * 1e300, rng.integers(0, 2, (5, outputs)).astype(float)
+    problem = pn.formulate("mlp", X, Y, "relu", 3, "logistic", 1e3)
+    found = pn.solve(problem, max_seconds=0.3)
+    verdict = second_opinion(problem, found.network(), theta=found.certificate.theta)
+    assert verdict.dual <= verdict.primal
+    assert verdict.primal == pytest.approx(found.certificate.primal)

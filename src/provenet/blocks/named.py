@@ -31,7 +31,7 @@ def make_block(block: str | Block, **settings: Any) -> Block:
     """A block by name, or the block itself."""
     if isinstance(block, Block):
         return block
-    if block not in BLOCKS:
+    if not isinstance(block, str) or block not in BLOCKS:
         raise ValueError(
             f"block: {block!r} is unknown; choose one of {', '.join(map(repr, BLOCKS))} or a block object."
         )

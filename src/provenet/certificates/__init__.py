@@ -1,6 +1,7 @@
 """Proofs of optimality.  They know no solver."""
 
 from provenet.certificates.certificate import (
+    AnotherMap,
     Certificate,
     Standing,
     certificate_from,
@@ -16,6 +17,7 @@ from provenet.certificates.mixture import Mixture
 from provenet.certificates.screen import Screen
 
 __all__ = [
+    "AnotherMap",
     "Certificate",
     "DualPoint",
     "Gap",

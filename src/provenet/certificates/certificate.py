@@ -289,12 +289,17 @@ def _finite(x: float) -> bool:
     return abs(x) < float("inf")
 
 
+class AnotherMap(ValueError):
+    """A network that is no function of the convex program's; or outputs so small beside its weights that what they are
+    hangs on rounding alone."""
+
+
 def check_same_map(convex: Tensor, prediction: Tensor, target_size: float) -> None:
     """The network and the convex program must be the same function of the data, or the bound is of another problem."""
     size = float(convex.abs().max()) if convex.numel() else 0.0
     difference = float((convex - prediction).abs().max()) if convex.numel() else 0.0
     if not difference <= 1e-9 * max(size, 1e-300) + 1e-12 * target_size:
-        raise ValueError(
+        raise AnotherMap(
             f"network: its outputs differ from those of its weights in the convex program by {difference:.3e} "
             f"(outputs up to {size:.3e}). It is not a network of this block with these gates."
         )

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
-from math import isclose
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from provenet.certificates import network_certificate
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, print_certificate, print_json, say, warn
 from provenet.cli.foreign import CLASSES, certify_file, write_better
 from provenet.cli.groups import FromFile, OfBlock, grouped
 from provenet.cli.models import load_for, source_of
-from provenet.cli.subject import contradicted, other_moments, print_subject, subject
+from provenet.cli.rejudged import rejudged
+from provenet.cli.subject import print_subject, subject
 from provenet.io import load_model, posed_data
 from provenet.losses import LOSSES
-from provenet.proofs.independent import second_opinion
 from provenet.statement import Statement
-from provenet.verify import Data
 
 _OF_FILES = (  # options that a model folder answers by itself
     *({option.name for option in (*fields(FromFile), *fields(OfBlock))} - {"data", "header"}),
@@ -115,28 +112,18 @@ def _certify_folder(folder: Path, data: Path, tol: float | None, header: bool | 
     arrays = dataset.X, dataset.y, dataset.weight, dataset.mask
     posed = arrays if estimator is None else posed_data(estimator, *arrays)
     problem = model.problem(*posed)
-    asked, theta = model.certificate.tol if tol is None else tol, model.certificate.theta
-    claimed = min(asked, model.certificate.relative_gap)  # bounds are as tight as what is asked for needs
-    certificate = replace(network_certificate(problem, model.network, claimed, theta), tol=float(asked))
-    raw = None if model.scaling is None else Data(*posed)
-    second = second_opinion(problem, model.network, raw, certificate.theta)
-    differences = model.data_differences(problem)
-    contradictions = [] if differences else contradicted(model.certificate, certificate)
-    if model.scaling is not None and not differences:
-        contradictions += other_moments(model, posed)
-    same = isclose(second.primal, certificate.primal, rel_tol=1e-6)
-    agrees = same and (second.relative_gap <= certificate.tol or not second.exact)
-    holds = certificate.holds(certificate.tol) and agrees and not contradictions
+    found = rejudged(model, problem, posed, tol)
+    certificate, second = found.certificate, found.second
     about = subject(problem, model.data)
     if json:
         answer: dict[str, Any] = {
-            "holds": holds,
+            "holds": found.holds,
             "certified": about,
             "certificate": certificate.to_dict(),
             "independent_relative_gap": second.relative_gap,
             "independent_bound_is_exact": second.exact,
-            "contradictions": contradictions,
-            "data_differences": differences,
+            "contradictions": found.contradictions,
+            "data_differences": found.differences,
         }
         print_json(answer)
     else:
@@ -145,12 +132,12 @@ def _certify_folder(folder: Path, data: Path, tol: float | None, header: bool | 
         says = second.exact or second.relative_gap <= certificate.tol
         rough = "" if says else ", by a rougher bound, which neither confirms nor denies"
         say(f"independent check: relative gap {second.relative_gap:.3e}{rough}")
-        for difference in differences:
+        for difference in found.differences:
             warn(f"these are other data than those of the fit: {difference}.")
-        for contradiction in contradictions:
+        for contradiction in found.contradictions:
             warn(f"the stored certificate is wrong: {contradiction}.")
-        _say_whether(holds)
-    if not holds:
+        _say_whether(found.holds)
+    if not found.holds:
         raise typer.Exit(FAILED)
 
 

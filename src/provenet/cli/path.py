@@ -63,6 +63,7 @@ def path(
     out.mkdir(parents=True, exist_ok=True)
     console, record = errors(), PathFiles(out)
     solutions: list[Solution] = []
+    interrupted = False
     with Progress(console=console, transient=True, disable=json or not console.is_terminal) as progress:
         bar = progress.add_task("path", total=betas)
         try:
@@ -75,9 +76,11 @@ def path(
         except KeyboardInterrupt:  # between two solutions
             if not solutions:
                 raise
+            interrupted = True
     record.finish()
     if len(solutions) < betas:
-        how = "interrupted" if left is None or solutions[-1].status is Status.INTERRUPTED else "out of time"
+        stopped = interrupted or solutions[-1].status is Status.INTERRUPTED
+        how = "interrupted" if stopped else "out of time"
         warn(f"{how} after {len(solutions)} of {betas} values of beta; those are written.")
     rows, page, failed = record.rows, None, False
     try:

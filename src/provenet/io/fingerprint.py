@@ -12,7 +12,7 @@ from torch import Tensor
 
 from provenet import ranks
 from provenet.data.sharded import row_blocks
-from provenet.io.schema import SchemaError, take
+from provenet.io.schema import as_shape, take
 from provenet.problem import Problem
 
 _PART = 2**20
@@ -70,9 +70,7 @@ def differences(saved: dict[str, Any], found: dict[str, Any]) -> list[str]:
 def check_fingerprint(saved: dict[str, Any]) -> dict[str, Any]:
     """``saved`` itself, if it is a fingerprint."""
     for name in ("samples", "targets"):
-        shape = take(saved, name, list)
-        if not shape or not all(type(size) is int and size > 0 for size in shape):
-            raise SchemaError(f"data: {name} is not a shape")
+        as_shape(f"data: {name}", take(saved, name, list))
     for name in ("samples_sha256", "targets_sha256", "weights_sha256"):
         take(saved, name, str)
     if saved.get("mask_sha256") is not None:  # models of blocks without masks may lack it

@@ -13,7 +13,7 @@ from provenet.blocks import make_block
 from provenet.certificates import Certificate
 from provenet.io.estimators import decode_labels, encode_labels
 from provenet.io.folder import write_folder
-from provenet.io.schema import SchemaError, take
+from provenet.io.schema import SchemaError, as_shape, take
 from provenet.io.settings import encode
 from provenet.layerwise import Layer, Recipe
 from provenet.layerwise.base import Layerwise
@@ -63,7 +63,7 @@ def read_layers(header: dict[str, Any], tensors: dict[str, Tensor], certificate:
         raise SchemaError(f"settings: {error}") from None
     model.network_ = rebuild_layers(take(deep, "layers", list), tensors).eval()
     model.stages_ = _stages(model.network_, take(certificate, "stages", list))
-    model.sample_shape_ = tuple(take(deep, "sample_shape", list))
+    model.sample_shape_ = as_shape("sample_shape", take(deep, "sample_shape", list))
     model.n_features_in_ = model.sample_shape_[-1 if len(model.sample_shape_) < 3 else 0]
     if deep.get("classes") is not None:
         model.classes_ = decode_labels(deep["classes"])

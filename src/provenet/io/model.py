@@ -215,7 +215,7 @@ def _network(statement: Statement, tensors: dict[str, Tensor]) -> TwoLayer:
         if not tensors[name].is_floating_point() or not bool(torch.isfinite(tensors[name]).all()):
             raise SchemaError(f"tensors: {name} holds values that are not finite numbers")
     for name in groups:
-        if not bool(((tensors[name] >= 0) & (tensors[name] < block.groups)).all()):
+        if tensors[name].is_complex() or not bool(((tensors[name] >= 0) & (tensors[name] < block.groups)).all()):
             raise SchemaError(f"tensors: {name} names groups that the block does not have")
     found = {name: tuple(tensors[name].shape) for name in (*needed, *groups)}
     if not _fit_together(found, block.groups):

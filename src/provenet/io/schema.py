@@ -28,3 +28,10 @@ def take(record: Any, name: str, kind: type[T]) -> T:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise SchemaError(f"{name}: expected {kind.__name__}, found {type(value).__name__}")
     return value
+
+
+def as_shape(name: str, sizes: list[Any]) -> tuple[int, ...]:
+    """Whole numbers above zero, one or more."""
+    if not sizes or not all(type(size) is int and size > 0 for size in sizes):
+        raise SchemaError(f"{name} is not a shape")
+    return tuple(sizes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from provenet.nn.attention import SelfAttention
@@ -38,6 +39,7 @@ def describe(stage: Stage) -> dict[str, Any]:
 
 def rebuild(described: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Stage:
     """The stage with these tensors, a state dict of it; ValueError where they do not belong together."""
+    _check_numbers(tensors)
     try:
         kind, settings = KINDS[described["kind"]], dict(described["settings"])
         first, second, gates = tensors["network.first"], tensors["network.second"], tensors.get("network.gates")
@@ -50,6 +52,14 @@ def rebuild(described: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> Stag
     except (KeyError, TypeError) as error:
         raise ValueError(f"stage: it is not described as a stage is ({error!r}).") from None
     return Stage(network, passes=passes, downsample=downsample, normalise=normalise, kept=tensors.get("kept"))
+
+
+def _check_numbers(tensors: Mapping[str, Tensor]) -> None:
+    """Weights, gates, means and scales are finite numbers; groups of neurons and kept features are counted."""
+    for name, tensor in tensors.items():
+        counted = name in ("network.group", "kept")
+        if tensor.is_complex() or tensor.is_floating_point() is counted or not bool(torch.isfinite(tensor).all()):
+            raise ValueError(f"stage: {name} holds values that are not {'indices' if counted else 'finite numbers'}.")
 
 
 def describe_layers(layers: Layers) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
     with provenet.snapshots("folder", every=50):
         solution = provenet.solve(problem)      # or an estimator's fit, or these after a restart
 
-    snapshot.json                  what the run stands at, and the digests of the other files; written last
+    snapshot.json                  what the run stands at, the digests of the other files and its own; written last
     state-STEP.safetensors         neurons, what the method remembers, A*Θ of the dual points that are mixed
     rows-STEP-RANK.safetensors     dual points, shard by shard, of each process
 
@@ -35,7 +35,7 @@ from provenet.problem import Program
 from provenet.variable import Factors
 from provenet.vectors import unit
 
-_FORMAT, _VERSION = "provenet-snapshot", 1
+_FORMAT, _VERSION = "provenet-snapshot", 2
 _INDEX = "snapshot.json"
 _OURS = re.compile(r"^(state|rows)-(\d+)(-\d+)?\.safetensors$")
 _PROBES = 4
@@ -120,6 +120,7 @@ class Snapshots:
                 "files": {name: digest for one in said for name, digest in one["files"].items()},
                 "told": told,
             }
+            index["digest"] = _digest(index)
             try:
                 write_atomically(self.folder / _INDEX, json.dumps(index).encode())
             except OSError as error:
@@ -209,7 +210,15 @@ def _read_index(path: Path) -> dict[str, Any] | None:
         return {"error": f"{path}: it cannot be read ({error}); delete {path.parent} to begin anew."}
     if not isinstance(index, dict) or index.get("format") != _FORMAT or index.get("version") != _VERSION:
         return {"error": f"{path}: it is no snapshot that this provenet can go on from."}
+    if index.get("digest") != _digest(index):  # bounds that a certificate may rest on are in it
+        return {"error": f"{path}: it was changed after it was written; delete {path.parent} to begin anew."}
     return index
+
+
+def _digest(index: dict[str, Any]) -> str:
+    """Of all but the digest itself."""
+    rest = {name: value for name, value in index.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
 def _answer_of(program: Program) -> Tensor:

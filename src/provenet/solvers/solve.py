@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from provenet import batches, deadline, memory, ranks
-from provenet.certificates import Certificate, check_same_data, judged, network_certificate
+from provenet.certificates import AnotherMap, Certificate, check_same_data, judged, network_certificate
 from provenet.formulation.sharded import in_shards
 from provenet.gauges import BoundKind
 from provenet.problem import Problem, Program
@@ -31,6 +31,8 @@ from provenet.solvers.threads import product_size, right_threads
 from provenet.variable import Factors
 
 __all__ = ["METHODS", "solve", "solve_quietly"]
+
+_HAIR = 1e-9  # by which rounding may set two objectives apart
 
 
 def solve(
@@ -197,7 +199,7 @@ def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certifica
     if tidy:
         done.factors = tidied(program, done.factors, 0.9 * tol)
     done.factors = inside.factors(done.factors)
-    certificate = network_certificate(problem, problem.network(done.factors), tol)
+    certificate = _no_worse_than_none(problem, program, done, tol)
     if certificate.holds(tol) or done.proven is None or not done.proven.lower * problem.units.value > certificate.dual:
         return certificate
     certificate = certificate.sharpened_by(problem, judged(program, done.proven.theta))
@@ -205,6 +207,22 @@ def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certifica
         certificate = certificate.sharpened_by(problem, done.judged)
     check_same_data(problem)
     return certificate
+
+
+def _no_worse_than_none(problem: Problem, program: Program, done: Run, tol: float) -> Certificate:
+    """The certificate of the run's neurons; of no neurons where those are worse, or a map that rounding decides.
+
+    Weights far beyond what float64 can relate to the samples may be good in a reduced program, and nowhere else."""
+    none = float(program.loss.value(torch.zeros_like(program.loss.target))) * problem.units.value
+    try:
+        certificate = network_certificate(problem, problem.network(done.factors), tol)
+        if done.factors.n_neurons == 0 or not certificate.primal > none * (1 + _HAIR):
+            return certificate
+    except AnotherMap:
+        if done.factors.n_neurons == 0:
+            raise
+    done.factors = program.nobody
+    return network_certificate(problem, problem.network(done.factors), tol)
 
 
 def _check_start(program: Program, start: Factors) -> None:

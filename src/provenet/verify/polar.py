@@ -40,7 +40,9 @@ def _of_group(samples: Samples, groups: Groups, b: int, theta: Array, statement:
     if table is None or vectors is None:
         largest, exact = max(strongest(G, norms) for G in slopes), not statement.relu
     else:
-        largest, exact = _in_cones(slopes, vectors, table, norms, enough)
+        size = 2.0 ** np.clip(np.frexp(np.abs(slopes).max())[1], -1000, 1000)  # squares of what is huge would overflow
+        largest, exact = _in_cones(slopes / size, vectors, table, norms, enough / size)
+        largest *= size
     bound = hidden_by_rounding * pull_of_one(norms, *sizes) + largest
     if not np.isfinite(bound):
         raise ValueError("X, Y: at these sizes the dual leaves the range of float64; rescale them.")
