@@ -27,7 +27,7 @@ def test_classifier_search(blobs):
     assert (np.diff(clf.betas_) < 0).all()
     top = clf.solution_.problem.beta_max
     np.testing.assert_allclose(clf.betas_, top * np.geomspace(0.3, 0.01, 4), rtol=1e-12)
-    best = clf.cv_scores_.mean(0).argmax()
+    best = chosen(clf.cv_scores_)
     assert clf.beta_ == clf.betas_[best] == clf.certificate_.beta
     assert [s.problem.beta for s in clf.path_] == clf.betas_.tolist()
     assert clf.path_[best] is clf.solution_
@@ -224,7 +224,10 @@ def test_enough_is_so_many_without_a_better_one(means, patience, ends):
 def test_rules(blobs):
     # means 0, 4, 5, 5; the folds of the third differ by 2: its standard error is 1
     scores = np.array([[0, 3, 4, 5], [0, 5, 6, 5]], dtype=float)
-    assert chosen(scores, "best") == 2
+    assert chosen(scores) == chosen(scores, "best") == 2
+    assert chosen(scores, "smooth") == 3  # 1, 3.25, 4.75, 5: it has no neighbour that is worse
+    assert chosen(np.array([[9.0, 0, 8, 8, 8]]), "smooth") == 3
+    assert chosen(np.array([[9.0, 0, 8, 8, 8]]), "best") == 0
     assert chosen(scores, "one_se") == 1
     assert chosen(scores[:1], "one_se") == 3  # one fold has no standard error
     X, y = blobs

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from provenet import deadline
+from provenet.estimators.held_out import HeldOut, Verdict, classes, scores
 from provenet.formulation.trainee import BlockTrainee
 from provenet.gates.training import PASSES, Layers, begun, descended
 from provenet.problem import Problem
@@ -20,7 +20,9 @@ from provenet.ranks.context import current
 SHARES = (0.5, 0.26, 0.13, 0.07, 0.036, 0.019, 0.01, 0.005)  # of β_max, each trained from the one before
 OTHERWISE = 0.03  # the share that predicted best of those that are one for all tables
 _FOLDS = 3
+_FEW, _DRAWS = 250, 2  # fewer samples are divided into folds twice: what a third of them says hangs much on chance
 _STEPS = (60, 25)  # of L-BFGS: at the first share, and at each that follows
+_ENOUGH = 1e-4  # of the objective: a step that gains less is the last
 NEURONS = 50
 _FEWEST = 10  # samples, below which there is nothing to leave out
 _WORK = 5e9  # multiply-adds that the trainings may take, a second or two: fewer samples are looked at where it is more
@@ -31,14 +33,21 @@ _TIME = 0.3  # of what is left of a time limit
 
 @dataclass(frozen=True)
 class BetaChoice:
-    """How a β was chosen: as the ``share`` of β_max, among ``shares`` (k,), at which samples that were left out had the
-    least loss; ``losses`` (folds, k) are means a sample.  Where there was nothing to choose by, ``reason`` says why."""
+    """How a β was chosen: as the ``share`` of β_max, among ``shares`` (k,), with the least of ``scores`` (k,).
+
+    They are of samples that were left out: of ``losses`` (folds, k), means a sample, and for labels of the parts that
+    are ``wrong`` (folds, k); see `held_out`.  Where there was nothing to choose by, ``reason`` says why."""
 
     share: float
     shares: NDArray[np.float64]
     losses: NDArray[np.float64]
+    wrong: NDArray[np.float64]
     seconds: float
     reason: str = ""
+
+    @property
+    def scores(self) -> NDArray[np.float64]:
+        return scores(self.losses, self.wrong)
 
     def __str__(self) -> str:
         if self.reason:
@@ -48,16 +57,16 @@ class BetaChoice:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, ready for JSON."""
-        arrays = {"shares": self.shares.tolist(), "losses": self.losses.tolist()}
+        arrays = {name: getattr(self, name).tolist() for name in ("shares", "losses", "wrong")}
         return {"share": self.share, **arrays, "seconds": self.seconds, "reason": self.reason or None}
 
 
 def choose_beta(problem: Problem, labels: bool, seed: int, neurons: int = NEURONS) -> BetaChoice:
-    """The β of the least loss on samples that were left out, for networks of the problem's block, loss and weights.
+    """The β that does best on samples that were left out, for networks of the problem's block, loss and weights.
 
     ``problem``: with few gates, at any β, for its data and β_max; ``labels``: targets are classes, of which each fold
     has its part."""
-    began, losses = time.perf_counter(), np.empty((0, len(SHARES)))
+    began, losses, wrong = time.perf_counter(), np.empty((0, len(SHARES))), np.empty((0, len(SHARES)))
     if problem.memory is not None:
         reason = "data in shards are not gone over so often."
     elif current() is not None:
@@ -67,10 +76,10 @@ def choose_beta(problem: Problem, labels: bool, seed: int, neurons: int = NEURON
         reason = search.hindrance()
         if not reason:
             with deadline.within(_TIME * deadline.left()):
-                losses = search.losses(labels)
+                losses, wrong = search.judged(labels)
             reason = "" if len(losses) else "the time limit leaves none for them."
-    share = OTHERWISE if reason else SHARES[int(losses.mean(0).argmin())]  # the largest of equals
-    return BetaChoice(share, np.array(SHARES), losses, time.perf_counter() - began, reason)
+    share = OTHERWISE if reason else SHARES[int(scores(losses, wrong).argmin())]  # the largest of equals
+    return BetaChoice(share, np.array(SHARES), losses, wrong, time.perf_counter() - began, reason)
 
 
 def folds_of(strata: NDArray[np.int64] | None, n: int, count: int, generator: np.random.Generator) -> NDArray[np.int64]:
@@ -87,6 +96,11 @@ def folds_of(strata: NDArray[np.int64] | None, n: int, count: int, generator: np
     return np.where(alone, -1, fold)
 
 
+def _draws(n: int) -> int:
+    """How often n samples are divided into folds."""
+    return _DRAWS if n < _FEW else 1
+
+
 class _Search:
     """The trainings: so many neurons in each group, on as many samples as the work allows."""
 
@@ -97,7 +111,7 @@ class _Search:
         groups = len(whole.on.groups)
         self.group = torch.arange(groups).repeat_interleave(neurons)
         self.generator = generator
-        steps = _FOLDS * (_STEPS[0] + _STEPS[1] * (len(SHARES) - 1))
+        steps = _draws(whole.samples) * _FOLDS * (_STEPS[0] + _STEPS[1] * (len(SHARES) - 1))
         self.each = PASSES * steps * whole.work(len(self.group))  # multiply-adds a sample
         n, most = whole.samples, max(_SAMPLES, int(_WORK / self.each))
         some = torch.from_numpy(np.sort(generator.permutation(n)[:most]))
@@ -110,29 +124,31 @@ class _Search:
             return f"{n} different samples are too few to leave some out."
         return "training takes too long on samples of this size." if n * self.each > _MOST else ""
 
-    def losses(self, labels: bool) -> NDArray[np.float64]:
-        """(folds, shares), of those folds that are done in time."""
+    def judged(self, labels: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Losses and the parts of labels that are wrong, both (folds, shares), of those folds that are done in time; at
+        each share outputs are multiplied by the factor that is best for all folds together."""
         target = self.trainee.loss.target
-        strata = _classes(target) if labels and target.ndim == 2 else None
-        fold = folds_of(strata, len(target), _FOLDS, self.generator)
-        rows = [self._fold(fold, k) for k in range(_FOLDS) if (fold == k).any()]
-        return np.array([row for row in rows if row is not None]).reshape(-1, len(SHARES))
+        labels = labels and target.ndim == 2  # tokens have no strata
+        strata = classes(target, 0.5).numpy() if labels else None
+        draws = [folds_of(strata, len(target), _FOLDS, self.generator) for _ in range(_draws(len(target)))]
+        rows = [self._fold(fold, k, labels) for fold in draws for k in range(_FOLDS) if (fold == k).any()]
+        done = [row for row in rows if row is not None]
+        if not done:
+            return np.empty((0, len(SHARES))), np.empty((0, len(SHARES)))
+        losses = np.array([[verdict.losses for verdict in row] for row in done])  # (folds, shares, factors)
+        best = losses.mean(0).argmin(1)
+        wrong = np.array([[verdict.wrong for verdict in row] for row in done])
+        return np.take_along_axis(losses, best[None, :, None], axis=2)[:, :, 0], wrong
 
-    def _fold(self, fold: NDArray[np.int64], k: int) -> list[float] | None:
-        """The loss at every share; None where the time is over before."""
+    def _fold(self, fold: NDArray[np.int64], k: int, labels: bool) -> list[Verdict] | None:
+        """What is said at every share; None where the time is over before."""
         learner, judge = (self.trainee.part(torch.from_numpy(np.flatnonzero(own))) for own in (fold != k, fold == k))
-        said: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = judge.network(self.group)
+        held_out = HeldOut(judge, self.group, labels)
         layers: Layers = begun(learner, self.group, learner.on.p, self.generator)
         found = []
         for i, share in enumerate(SHARES):
-            layers = descended(learner.at(share * learner.beta), self.group, layers, _STEPS[i > 0])
+            layers = descended(learner.at(share * learner.beta), self.group, layers, _STEPS[i > 0], _ENOUGH)
             if deadline.over():
                 return None
-            loss, _ = judge.slope(said(layers.first, layers.second), layers.bias)
-            found.append(loss * judge.units.y**2 / float(judge.loss.sample_weight.sum()))
+            found.append(held_out.verdict(layers))
         return found
-
-
-def _classes(target: torch.Tensor) -> NDArray[np.int64]:
-    """The class (n,) of targets (n, c): one-hot, or zeros and ones."""
-    return (target.argmax(1) if target.shape[1] > 1 else target[:, 0].round().long()).numpy()

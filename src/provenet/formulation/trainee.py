@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.func import functional_call
 
 from provenet.blocks import OnData
 from provenet.losses import Loss
@@ -43,12 +42,16 @@ class BlockTrainee:
         on, root = self.on, self.units.z**0.5
         nobody = Factors.empty(on.p, on.q)
         module = on.block.network(nobody, None, on.readout, group if len(on.groups) > 1 else None, self.relu)
+        del (
+            module.first,
+            module.second,
+        )  # plain tensors in their place: `functional_call` takes as long as small samples
         x = on.X.to(torch.float64)
         inputs: tuple[Any, ...] = (x,) if on.mask is None else (x, on.mask)
 
         def outputs(first: Tensor, second: Tensor) -> Tensor:
-            weights = {"first": root * first, "second": root * second}
-            return functional_call(module, weights, inputs) / self.units.y
+            module.first, module.second = root * first, root * second
+            return module(*inputs) / self.units.y
 
         return outputs
 

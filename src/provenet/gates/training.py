@@ -14,7 +14,7 @@ from provenet import deadline
 from provenet.gates.sight import Trainee
 from provenet.vectors import unit
 
-_ENOUGH = 1e-6  # of the objective that training began with: a step that gains less is the last
+ENOUGH = 1e-6  # of the objective that training began with: a step that gains less is the last
 _OUTPUTS = 0.3  # root mean square of the outputs that training begins with
 PASSES = 4  # of the work of a forward pass: what a step takes, its line search included
 
@@ -44,7 +44,7 @@ def begun(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generato
     return Layers(root * first, root * second, trainee.bias())
 
 
-def descended(trainee: Trainee, group: Tensor, start: Layers, steps: int) -> Layers:
+def descended(trainee: Trainee, group: Tensor, start: Layers, steps: int, enough: float = ENOUGH) -> Layers:
     """The layers after at most so many steps of L-BFGS at the trainee's β; where time is over, those it has then."""
     network = trainee.network(group)
     best, least = start, float("inf")
@@ -70,7 +70,7 @@ def descended(trainee: Trainee, group: Tensor, start: Layers, steps: int) -> Lay
         found[: weights.size] += trainee.beta / began * weights
         return value, found
 
-    options: dict[str, Any] = {"maxiter": steps, "ftol": _ENOUGH, "gtol": 0.0, "maxcor": 10}
+    options: dict[str, Any] = {"maxiter": steps, "ftol": enough, "gtol": 0.0, "maxcor": 10}
     try:
         with torch.enable_grad():
             minimize(objective, start.flat(), jac=True, method="L-BFGS-B", options=options)
