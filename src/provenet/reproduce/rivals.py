@@ -135,7 +135,7 @@ def _right(model: nn.Module, samples: Samples) -> float:
 
 
 def _tensors(samples: Samples) -> tuple[Tensor, Tensor, Tensor | None]:
-    mask = None if samples.mask is None else torch.as_tensor(samples.mask)
+    mask = None if samples.mask is None else torch.as_tensor(np.array(samples.mask))  # of a map, which is read-only
     return torch.as_tensor(np.array(samples.X)), torch.as_tensor(samples.y), mask
 
 
