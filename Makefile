@@ -1,6 +1,6 @@
 # make demo   set up .venv, fit real data, leave a report to look at
 # make test   set up .venv, run the tests; test-other-cpu: the numerical ones, as on a CPU without AVX
-# make bench  compare with other solvers; some of it: make bench ROWS='gated relu'
+# make bench  compare with other solvers; some of it: make bench ONLY=small,relu
 # make docs   the site, into site/; its examples are run
 # make wheel  the wheel, installed and tried in an environment of its own
 # make lint   formatting, lints, types
@@ -31,7 +31,7 @@ test-other-cpu: $(VENV)/.ready-dev
 	MKL_CBWR=COMPATIBLE ATEN_CPU_CAPABILITY=default OPENBLAS_CORETYPE=Prescott $(PYTEST) $(or $(TESTS),$(NUMERICAL))
 
 bench: $(VENV)/.ready-bench
-	$(BIN)/python -m benchmarks $(ROWS)
+	$(BIN)/provenet bench --only $(or $(ONLY),small,size,relu,blocks,operators) --out docs/benchmarks $(BENCH)
 
 # strict: a broken link, a page outside the menu or an example that fails ends it
 docs: $(VENV)/.ready-docs

@@ -21,7 +21,7 @@ def test_every_public_name_is_in_the_reference_once() -> None:
         for name in re.findall(r"^::: provenet\.([\w.]+)$", page.read_text(), re.MULTILINE)
     ]
     assert sorted(listed) == sorted(set(listed))
-    assert set(pn.__all__) | {"nn", "ranks", "testing", "verify"} == set(listed)
+    assert set(pn.__all__) | {"heads", "nn", "ranks", "testing", "verify"} == set(listed)
 
 
 def test_the_notebook_is_the_page() -> None:

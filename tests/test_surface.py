@@ -45,7 +45,7 @@ def test_help_says_of_each_command_what_the_command_says_of_itself():
 def test_tab_completion_shows_public_names_only():
     assert set(pn.__all__) <= set(dir(pn))
     assert {name for name in dir(pn) if not hasattr(pn, name)} == set()
-    rooms = {"nn", "ranks", "report", "testing", "verify"}
+    rooms = {"heads", "nn", "ranks", "report", "testing", "verify"}
     assert set(dir(pn)) - set(pn.__all__) == {"__version__", *rooms}
     for room in rooms:
         found = getattr(pn, room)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         TokenMap,
     )
     from provenet.certificates import Certificate
+    from provenet.embeddings import Embedding, embed, load_embedding
     from provenet.estimators import ProvenClassifier, ProvenClassifierCV, ProvenRegressor, ProvenRegressorCV
     from provenet.formulation.formulate import formulate
     from provenet.io import SavedModel, load, save
@@ -44,6 +45,7 @@ __all__ = [
     "FNO",
     "MLP",
     "Certificate",
+    "Embedding",
     "FNet",
     "Layer",
     "LayerwiseClassifier",
@@ -61,8 +63,10 @@ __all__ = [
     "Status",
     "TokenMap",
     "certify",
+    "embed",
     "formulate",
     "load",
+    "load_embedding",
     "save",
     "snapshots",
     "solve",
@@ -71,6 +75,7 @@ __all__ = [
 _ROOMS = {
     "blocks": ("BFNO", "CNN", "FNO", "MLP", "FNet", "Mixer", "PoolFormer", "SelfAttention", "TokenMap"),
     "certificates": ("Certificate",),
+    "embeddings": ("Embedding", "embed", "load_embedding"),
     "estimators": ("ProvenClassifier", "ProvenClassifierCV", "ProvenRegressor", "ProvenRegressorCV"),
     "formulation": ("formulate",),
     "io": ("SavedModel", "load", "save"),
@@ -80,7 +85,14 @@ _ROOMS = {
     "solvers": ("Solution", "Status", "snapshots", "solve"),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
-_MODULES = ("nn", "ranks", "report", "testing", "verify")  # with names for users; others are found too, but not listed
+_MODULES = (
+    "heads",
+    "nn",
+    "ranks",
+    "report",
+    "testing",
+    "verify",
+)  # with names for users; others are found too, but not listed
 
 
 if not TYPE_CHECKING:  # type checkers know the names from above, and no others

@@ -70,11 +70,17 @@ class Program(Placed, Generic[G_co]):
         return Factors.empty(self.operator.p, self.operator.q, self.operator.space)
 
     def with_beta(self, beta: float) -> Program[G_co]:
-        return replace(self, beta=beta)
+        return self._knowing(replace(self, beta=beta))
 
     def remembering(self) -> Program[G_co]:
         """The same for one run: bounds of its polars may use what the ones before them have met."""
-        return replace(self, gauge=self.gauge.remembering())
+        return self._knowing(replace(self, gauge=self.gauge.remembering()))
+
+    def _knowing(self, other: Program[G_co]) -> Program[G_co]:
+        """A program of the same β_max, which is not found once more."""
+        if "beta_max" in self.__dict__:
+            other.__dict__["beta_max"] = self.beta_max
+        return other
 
     def restrict(self, gates: Tensor) -> Program[G_co]:
         gauge: Any = self.gauge.restrict(gates)

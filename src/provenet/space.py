@@ -93,6 +93,11 @@ class Placed:
         return other
 
 
+def read(*numbers: Tensor) -> list[float]:
+    """Numbers, each a tensor of one, as the host's: together, since each reading waits for all that the device does."""
+    return torch.stack([number.to(torch.float64) for number in numbers]).tolist()
+
+
 def moved(value: Any, space: Space) -> Any:
     """A tensor, or anything placed, in another space, alone or in tuples, lists and dataclasses; all else as it is."""
     if isinstance(value, Tensor):

@@ -7,10 +7,11 @@ A *stack* is a plain tensor ``(P, p, q)``: the convex weights ``Z_k``, one matri
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from provenet.space import Placed, Space
 from provenet.vectors import unit
@@ -101,6 +102,16 @@ class ByGate:
         self.slot = torch.empty_like(self.group)
         self.slot[order] = torch.arange(gate.numel(), device=gate.device) - first[self.group[order]]
 
+    @staticmethod
+    def of(gate: Tensor) -> ByGate:
+        """The same for one and the same tensor, as steps ask with it: how wide it is, the host has to wait for."""
+        if gate.is_inference():  # nobody counts how often such a tensor is changed
+            return ByGate(gate)
+        known = _KNOWN.get(gate)
+        if known is None or known[0] != gate._version:
+            known = _KNOWN[gate] = gate._version, ByGate(gate)
+        return known[1]
+
     def gather(self, rows: Tensor) -> Tensor:
         """(N, …) → (gates, width, …)."""
         blocks = rows.new_zeros(len(self.names), self.width, *rows.shape[1:])
@@ -110,6 +121,9 @@ class ByGate:
     def scatter(self, blocks: Tensor) -> Tensor:
         """The inverse of `gather`."""
         return blocks[self.group, self.slot]
+
+
+_KNOWN: Any = WeakTensorKeyDictionary()  # of gates (N,): how often the tensor was changed by then, and its `ByGate`
 
 
 class Neurons(NamedTuple):

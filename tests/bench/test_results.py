@@ -31,16 +31,16 @@ WHO = {
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     told: list[Record] = []
-    assert not run([CORNERS, PLAIN], Records(file), Setup(2, 0.0, WHO), told.append)
+    assert not run([CORNERS, PLAIN], Records(file, Record), Setup(2, 0.0, WHO), told.append)
     assert not told
-    assert run([CORNERS], Records(file), Setup(1, who=WHO), told.append)
+    assert run([CORNERS], Records(file, Record), Setup(1, who=WHO), told.append)
     assert [record.who for record in told] == list(WHO)
     with file.open("a") as out:
         out.write('{"table": "plain", "spl')  # cut off in the middle of a line
-    assert run([CORNERS, PLAIN], Records(file), Setup(2, who=WHO), told.append)
+    assert run([CORNERS, PLAIN], Records(file, Record), Setup(2, who=WHO), told.append)
     assert len(told) == len({record.key for record in told}) == 12
-    assert {record.key for record in Records(file)} == {record.key for record in told}
-    assert run([CORNERS, PLAIN], Records(file), Setup(2, who=WHO), told.append)
+    assert {record.key for record in Records(file, Record)} == {record.key for record in told}
+    assert run([CORNERS, PLAIN], Records(file, Record), Setup(2, who=WHO), told.append)
     assert len(told) == 12
     gaps = {record.who: record.gap for record in told}
     assert gaps["guess"] is None
@@ -51,15 +51,15 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     file.write_text('{"name": "value"}\n')
     with pytest.raises(ValueError, match=r"results\.jsonl: line 1 is not a result"):
-        Records(file)
+        Records(file, Record)
     file.write_text("[]\n")
     with pytest.raises(ValueError, match="line 1"):
-        Records(file)
+        Records(file, Record)
 
 
 def test_a_fit_that_fails_is_a_result_too(tmp_path: Path) -> None:
     one_class = Table("one class", X, np.zeros(60, dtype=int))
-    records = Records(tmp_path / "results.jsonl")
+    records = Records(tmp_path / "results.jsonl", Record)
     assert run([one_class], records, Setup(1, who=WHO))
     failed = {record.who: record for record in records}
     assert failed["ours"].score is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from sklearn.dummy import DummyClassifier, DummyRegressor
@@ -11,6 +12,7 @@ import provenet as pn
 from provenet.bench import Table, bundled
 from provenet.bench import entrants as e
 from provenet.bench import tables as t
+from provenet.bench.speed import SUITES, Case, problems
 
 
 @pytest.fixture
@@ -44,7 +46,9 @@ def test_results_page_and_pictures(run, tmp_path) -> None:
         file.name for file in (tmp_path / "bench").iterdir()
     }
     before = (tmp_path / "bench" / "results.jsonl").read_text()
-    told = run("bench", "--json", "--splits", 2, "--table", "diabetes").json  # all is there already
+    told = run(
+        "bench", "--only", "accuracy", "--json", "--splits", 2, "--table", "diabetes"
+    ).json  # all is there already
     assert told["complete"]
     assert told["results"][0]["tables"] == ["diabetes"]
     assert (tmp_path / "bench" / "results.jsonl").read_text() == before
@@ -53,11 +57,13 @@ def test_results_page_and_pictures(run, tmp_path) -> None:
 @pytest.mark.usefixtures("small")
 def test_who_has_fewer_results_is_on_a_page_of_its_own(run, tmp_path) -> None:
     """The searches take longest: what the others have results of is not thrown away for them."""
-    run("bench", "--splits", 2, "--table", "breast_cancer")
+    run("bench", "--only", "accuracy", "--splits", 2, "--table", "breast_cancer")
     file = tmp_path / "bench" / "results.jsonl"
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(line for line in lines if not ('"split": 1' in line and "CV()" in line)))
-    assert run("bench", "--splits", 2, "--table", "breast_cancer", "--max-seconds", 1e-9).code == 1
+    assert (
+        run("bench", "--only", "accuracy", "--splits", 2, "--table", "breast_cancer", "--max-seconds", 1e-9).code == 1
+    )
     first, both = (tmp_path / "bench" / "tables.md").read_text().split("splits that everyone has results of")
     assert "| breast_cancer | 2 |" in first
     assert "ProvenClassifierCV()" not in first
@@ -68,9 +74,20 @@ def test_who_has_fewer_results_is_on_a_page_of_its_own(run, tmp_path) -> None:
 
 @pytest.mark.usefixtures("small")
 def test_a_run_that_ends_early_says_so(run) -> None:
-    answer = run("bench", "--max-seconds", 1e-9)
+    answer = run("bench", "--only", "accuracy", "--max-seconds", 1e-9)
     assert answer.code == 1
     assert "the same command goes on" in answer.err
+
+
+def test_programs_on_the_command_line(run, tmp_path, monkeypatch) -> None:
+    tiny = Case("tiny", lambda _: problems.teacher(40, 3, 6, 0.1), (), (1e-2,))
+    monkeypatch.setitem(SUITES, "small", (tiny, replace(tiny, name="another")))
+    answer = run("bench", "--only", "small", "--table", "tiny", "--who", "auto", "--who", "admm")
+    assert answer.code == 0, answer.err
+    assert "| tiny | auto |" in answer.out
+    assert {"small.jsonl", "small.md", "small.png"} == {file.name for file in (tmp_path / "bench").iterdir()}
+    told = run("bench", "--only", "small", "--table", "tiny", "--who", "auto", "--json").json
+    assert {trial["case"] for trial in told["results"][0]["trials"]} == {"tiny"}
 
 
 @pytest.mark.parametrize(
@@ -80,9 +97,11 @@ def test_a_run_that_ends_early_says_so(run) -> None:
         (["--data", "nowhere"], 1, "CameronDiao"),
         (["--table", "chairs"], 2, "chairs"),
         (["--splits", 0], 2, "--splits"),
+        (["--only", "small", "--table", "chairs"], 2, "chairs"),
+        (["--only", "size", "--images", "nowhere"], 2, "nowhere"),
     ],
 )
 def test_wrong_use(run, arguments, code, said) -> None:
-    answer = run("bench", *arguments)
+    answer = run("bench", *(["--only", "accuracy"] if "--only" not in arguments else []), *arguments)
     assert answer.code == code
     assert said in answer.err

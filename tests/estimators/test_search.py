@@ -224,8 +224,8 @@ def test_enough_is_so_many_without_a_better_one(means, patience, ends):
 def test_rules(blobs):
     # means 0, 4, 5, 5; the folds of the third differ by 2: its standard error is 1
     scores = np.array([[0, 3, 4, 5], [0, 5, 6, 5]], dtype=float)
-    assert chosen(scores, "best") == 2
-    assert chosen(scores) == 3  # 1, 3.25, 4.75, 5: it has no neighbour that is worse
+    assert chosen(scores) == chosen(scores, "best") == 2
+    assert chosen(scores, "smooth") == 3  # 1, 3.25, 4.75, 5: it has no neighbour that is worse
     assert chosen(np.array([[9.0, 0, 8, 8, 8]]), "smooth") == 3
     assert chosen(np.array([[9.0, 0, 8, 8, 8]]), "best") == 0
     assert chosen(scores, "one_se") == 1

@@ -129,7 +129,7 @@ def test_fewer_steps_are_remembered_where_memory_is_short() -> None:
     program, method = problem.program, LBFGS()
     state = method.init(program, None)
     assert method._nothing(state.here, 10).most == 80
-    with batches.within(12 * 20 * 10 * 2 * 21 * 4):
+    with batches.within(4 * 20 * 10 * 2 * 21 * 4):
         assert method._nothing(state.here, 10).most == 20
     with batches.within(1):
         assert method._nothing(state.here, 10).most == 5

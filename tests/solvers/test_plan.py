@@ -77,7 +77,7 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
     ),
     "attention": (lambda: posed("attention", (60, 6, 4), 3), ["admm", "bm"]),
     "mixer": (lambda: posed("mixer", (100, 6, 4), 3, "softmax"), ["admm", "apg", "bm"]),
-    "fno": (lambda: posed("fno", (100, 8, 4), 3), ["admm", "apg", "bm"]),
+    "fno": (lambda: posed("fno", (100, 8, 4), 3), ["admm", "bm"]),
     "bfno": (lambda: posed(pn.BFNO(groups=2), (100, 8, 4), 4, "softmax"), ["apg", "lbfgs", "bm"]),
     "poolformer": (lambda: posed("poolformer", (300, 9, 8), 4, "softmax"), ["apg", "admm", "bm"]),
     "fnet": (lambda: posed("fnet", (300, 8, 8), 2, "huber"), ["admm", "apg", "bm"]),

@@ -24,7 +24,9 @@ class Setup:
     who: Mapping[str, Make] | None = None
 
 
-def run(tables: Iterable[Table], records: Records, setup: Setup, tell: Callable[[Record], Any] | None = None) -> bool:
+def run(
+    tables: Iterable[Table], records: Records[Record], setup: Setup, tell: Callable[[Record], Any] | None = None
+) -> bool:
     """Fill in what the records lack, all tables' first splits first; whether it came to the end in its time.
 
     One thread, so that times can be compared; they are of the processor, not of the clock on the wall.

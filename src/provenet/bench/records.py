@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 
 @dataclass(frozen=True)
@@ -25,26 +26,40 @@ class Record:
         return self.table, self.split, self.who
 
 
-class Records:
-    """What a file holds; what is added is in it at once."""
+class Keyed(Protocol):
+    """A dataclass of plain values, and what it is the result of."""
 
-    def __init__(self, file: Path) -> None:
+    @property
+    def key(self) -> Hashable: ...
+
+
+R = TypeVar("R", bound=Keyed)
+
+
+class Records(Generic[R]):
+    """What a file holds, results of one ``kind``; what is added is in it at once."""
+
+    def __init__(self, file: Path, kind: type[R]) -> None:
         self.file = file
-        self._known = {record.key: record for record in _read(file)}
+        self._known: dict[Hashable, R] = {record.key: record for record in _read(file, kind)}
 
-    def __iter__(self) -> Iterator[Record]:
+    def __iter__(self) -> Iterator[R]:
         return iter(self._known.values())
 
-    def __contains__(self, key: tuple[str, int, str]) -> bool:
+    def __contains__(self, key: Hashable) -> bool:
         return key in self._known
 
-    def add(self, record: Record) -> None:
+    def get(self, key: Hashable) -> R | None:
+        return self._known.get(key)
+
+    def add(self, record: R) -> None:
+        said: Any = record
         with self.file.open("a", encoding="utf-8") as out:
-            out.write(json.dumps(asdict(record), ensure_ascii=False) + "\n")
+            out.write(json.dumps(asdict(said), ensure_ascii=False) + "\n")
         self._known[record.key] = record
 
 
-def _read(file: Path) -> Iterator[Record]:
+def _read(file: Path, kind: type[R]) -> Iterator[R]:
     """Every whole line; the last one may have been cut off when a run was stopped, and is done again."""
     if not file.exists():
         return
@@ -52,11 +67,12 @@ def _read(file: Path) -> Iterator[Record]:
     whole, _, rest = text.rpartition("\n")
     if rest:
         file.write_text(whole + "\n" if whole else "", encoding="utf-8")
-    names = {field.name for field in fields(Record)}
+    described: Any = kind
+    names = {field.name for field in fields(described)}
     for number, line in enumerate(whole.splitlines(), 1):
         try:
             said = json.loads(line)
-            yield Record(**{name: value for name, value in said.items() if name in names})
+            yield kind(**{name: value for name, value in said.items() if name in names})
         except (ValueError, TypeError, AttributeError):
             raise ValueError(
                 f"{file}: line {number} is not a result of a comparison; name another file, or remove it."

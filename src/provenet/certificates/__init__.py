@@ -13,12 +13,14 @@ from provenet.certificates.certificate import (
 )
 from provenet.certificates.gap import DualPoint, Gap, dual_point, duality_gap, gap_at, judged, with_intercept
 from provenet.certificates.mixture import Mixture
+from provenet.certificates.screen import Screen
 
 __all__ = [
     "Certificate",
     "DualPoint",
     "Gap",
     "Mixture",
+    "Screen",
     "Standing",
     "certificate_from",
     "certificate_of",

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from provenet.certificates.screen import Screen, joined
 from provenet.gauges import Asked, BoundKind, Bounds
 from provenet.polar import polar_bounds
 from provenet.problem import Program
@@ -70,16 +71,24 @@ def relative_gap(primal: float, dual: float) -> float:
     return (primal - dual) / max(abs(primal), _TINY)
 
 
-def duality_gap(program: Program, prediction: Tensor, penalty: float, final: bool = False, tol: float = 0.0) -> Gap:
+def duality_gap(
+    program: Program,
+    prediction: Tensor,
+    penalty: float,
+    final: bool = False,
+    tol: float = 0.0,
+    screen: Screen | None = None,
+) -> Gap:
     """The gap of a point with this prediction Ŷ and penalty Σγ(Z_k), by its own gradient Θ = ∇L(Ŷ).
 
     final: as `Program.polar` has it.  tol: the relative gap that is asked for; polars need not be known better than it
-    takes to tell, and where one is found that is too large, not at all, but for the ``final`` time.
+    takes to tell, and where one is found that is too large, not at all, but for the ``final`` time.  screen: which
+    gates need not be met; a run has one.
     """
     theta = program.loss.dual_at(prediction)
     primal = float(program.loss.value(prediction)) + program.beta * penalty
     enough = 0.0 if program.gauge.exact_polar else _enough(program, theta, primal - tol * abs(primal))
-    at, polar = _bounded(program, theta, final, tol, enough)
+    at, polar = _bounded(program, theta, final, tol, enough, screen)
     found = Gap(primal, at)
     return replace(found, polar_least=float(polar.lower.max()), pull=polar.stack, peaks=polar.peaks)
 
@@ -96,9 +105,9 @@ def with_intercept(program: Program, gap: Gap, prediction: Tensor, penalty: floa
     return replace(gap, primal=float(program.loss.value_at(prediction, intercept)) + program.beta * penalty)
 
 
-def judged(program: Program, theta: Tensor, final: bool = True) -> DualPoint:
+def judged(program: Program, theta: Tensor, final: bool = True, screen: Screen | None = None) -> DualPoint:
     """Any Θ as a dual point, its polars bounded as well as can be afforded once, or, if not final, at a look."""
-    return _bounded(program, program.loss.admissible(theta), final)[0]
+    return _bounded(program, program.loss.admissible(theta), final, screen=screen)[0]
 
 
 def _size(program: Program, theta: Tensor) -> float:
@@ -124,7 +133,12 @@ def _enough(program: Program, theta: Tensor, wanted: float) -> float:
 
 
 def _bounded(
-    program: Program, theta: Tensor, final: bool, tol: float = 0.0, enough: float = 0.0
+    program: Program,
+    theta: Tensor,
+    final: bool,
+    tol: float = 0.0,
+    enough: float = 0.0,
+    screen: Screen | None = None,
 ) -> tuple[DualPoint, Bounds]:
     """Polars are homogeneous: they are bounded at Θ of moderate size, as squares of what is tiny vanish.
 
@@ -139,11 +153,23 @@ def _bounded(
     short = max(enough / size - hidden, 0.0)
     lost = math.inf if final or tol == 0 else short
     asked = Asked((1 - min(tol, _MOST_TOL)) * program.beta / size, short, lost, _NEAR * min(tol, _MOST_TOL))
-    polar = polar_bounds(program.operator, program.gauge, pull, final, asked)
-    polar_max = size * (float(polar.upper.max()) + hidden)
+    waiting = None if screen is None else screen.waiting(theta)
+    gates = None if waiting is None else torch.nonzero(waiting > program.beta).flatten()
+    if waiting is None or gates is None or len(gates) == 0:
+        bounds = _in_units(polar_bounds(program.operator, program.gauge, pull, final, asked), size, hidden)
+        if screen is not None:
+            screen.met(theta, bounds.upper)
+    else:
+        some = program.restrict(gates)
+        bounds = _in_units(polar_bounds(some.operator, some.gauge, pull, final, asked), size, hidden)
+        bounds = joined(bounds, gates, waiting)
+    return dual_point(program, theta, float(bounds.upper.max()), bounds.kind), bounds
+
+
+def _in_units(polar: Bounds, size: float, hidden: float) -> Bounds:
+    """Of Θ, from those of Θ/size; the upper ones with what rounding may hide."""
     stack = None if polar.stack is None else size * polar.stack
-    bounds = replace(polar, lower=size * polar.lower, upper=size * polar.upper, stack=stack)
-    return dual_point(program, theta, polar_max, polar.kind), bounds
+    return replace(polar, lower=size * polar.lower, upper=size * (polar.upper + hidden), stack=stack)
 
 
 def dual_point(program: Program, theta: Tensor, polar_max: float, bound: BoundKind) -> DualPoint:

@@ -19,7 +19,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from provenet import batches, deadline
-from provenet.gauges.spectral import leading_pairs
+from provenet.gauges.spectral import leading_pairs, spectral_uppers
 from provenet.polar import is_large
 from provenet.problem import Program
 from provenet.variable import Stack
@@ -96,11 +96,15 @@ def _best(program: Program, thetas: list[Tensor], pulls: list[Stack]) -> tuple[T
 def _cuts(stacks: Tensor, b: Tensor, beta: float, near: float) -> tuple[float, Tensor]:
     """The largest spectral norm at b, and uᵀA_k*Θ_t v (m, T) for the top pairs of gates beyond ``near``·β there."""
     mixed = torch.tensordot(b.to(stacks.dtype), stacks, 1)
-    sigma, left, right = leading_pairs(mixed, min(3, *mixed.shape[1:]))
+    upper = spectral_uppers(mixed)
+    some = torch.nonzero(upper > near * beta).flatten()
+    if len(some) == 0:
+        return float(upper.max()), stacks.new_zeros(0, len(stacks), dtype=torch.float64)
+    sigma, left, right = leading_pairs(mixed[some], min(3, *mixed.shape[1:]))
     gate, rank = torch.nonzero(sigma > near * beta, as_tuple=True)
     order = torch.argsort(sigma[gate, rank], descending=True)[:_CUTS]
     gate, rank = gate[order], rank[order]
-    slopes = torch.einsum("mp,tmpq,mq->mt", left[gate, rank], stacks[:, gate], right[gate, rank])
+    slopes = torch.einsum("mp,tmpq,mq->mt", left[gate, rank], stacks[:, some[gate]], right[gate, rank])
     return float(sigma.max()), slopes.to(torch.float64)
 
 

@@ -27,6 +27,9 @@ COMMANDS = {
     "predictions.",
     "layerwise": "Train a deep network stage by stage, each a two-layer block with a certificate of its own; it can be "
     "resumed.",
+    "embed": "Write token grids of images or texts by a frozen backbone into a folder; it goes on where it was "
+    "interrupted.",
+    "head": "Fit heads for a frozen backbone over a path of beta; keep the best by validation, with its certificate.",
     "reproduce": "Repeat experiments of the papers; write a page, pictures and numbers beside what the papers report.",
     "bench": "Compare with scikit-learn's usual estimators; write results.jsonl, tables.md and a picture.",
 }

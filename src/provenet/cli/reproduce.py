@@ -26,6 +26,9 @@ def reproduce(
         float | None,
         typer.Option(callback=o.positive, help="Begin nothing after so many seconds; go on another time."),
     ] = None,
+    data: Annotated[
+        Path | None, typer.Option(exists=True, help="The data of an experiment that needs some; it says which.")
+    ] = None,
     json: o.Json = False,
 ) -> None:
     """Repeat experiments of the papers; write a page, pictures and numbers beside what the papers report.
@@ -46,18 +49,18 @@ def reproduce(
     began, done = time.perf_counter(), {}
     for each in EXPERIMENTS if name == "all" else [name]:
         left = None if max_seconds is None else max_seconds - (time.perf_counter() - began)
-        done[each] = str(_one(each, quick, out / each, left, json))
+        done[each] = str(_one(each, quick, out / each, left, data, json))
     if json:
         print_json(done)
 
 
-def _one(name: str, quick: bool, folder: Path, max_seconds: float | None, quiet: bool) -> Path:
+def _one(name: str, quick: bool, folder: Path, max_seconds: float | None, data: Path | None, quiet: bool) -> Path:
     experiment = EXPERIMENTS[name]
     pieces = folder / ("pieces-quick.jsonl" if quick else "pieces.jsonl")
     began = time.perf_counter()
     tell = (lambda _: None) if quiet else (lambda said: say(f"{name}: {said}"))
     try:
-        found = experiment.run(Run(quick, pieces, max_seconds, tell))
+        found = experiment.run(Run(quick, pieces, max_seconds, tell, data))
     except OutOfTime:
         errors().print(f"{folder}: not all of it is done; the same command goes on from here.")
         raise typer.Exit(FAILED) from None

@@ -105,25 +105,30 @@ def _pictures(folder: Path) -> ImageSet:
     return ImageSet(_classes(folder), None, "pictures")
 
 
-def _classes(folder: Path) -> Arrays:
-    """Pictures of every class, (n, channels, height, width); labels are the names of their folders."""
-    found = [
+def pictures_in(folder: Path) -> list[tuple[Path, str]]:
+    """Pictures in folders named by class, with the class of each."""
+    return [
         (picture, group.name)
         for group in sorted(folder.iterdir())
         if group.is_dir()
         for picture in sorted(group.iterdir())
         if picture.suffix.lower() in _PICTURES
     ]
+
+
+def _classes(folder: Path) -> Arrays:
+    """Pictures of every class, (n, channels, height, width); labels are the names of their folders."""
+    found = pictures_in(folder)
     if not found:
         raise ValueError(
             f"{folder}: it holds no idx files, no CIFAR batches, and no pictures in folders named by class. {_WHERE}."
         )
-    images = [_picture(path) for path, _ in found]
+    images = [read_picture(path) for path, _ in found]
     _check_alike([path for path, _ in found], images)
     return np.stack(images), np.array([label for _, label in found])
 
 
-def _picture(path: Path) -> NDArray[np.uint8]:
+def read_picture(path: Path) -> NDArray[np.uint8]:
     """(channels, height, width): one channel of greyscale, three of colours."""
     from PIL import Image, UnidentifiedImageError
 

@@ -38,7 +38,7 @@ def with_neighbours(values: Scores) -> Scores:
     return np.asarray(0.5 * values + 0.25 * sides[0] + 0.25 * sides[1])
 
 
-RULES: dict[str, Callable[[Scores, Scores], int]] = {"smooth": smooth, "best": best, "one_se": one_se}
+RULES: dict[str, Callable[[Scores, Scores], int]] = {"best": best, "smooth": smooth, "one_se": one_se}
 
 
 def check_rule(rule: Any) -> str:
@@ -55,7 +55,7 @@ def mean_scores(scores: Scores) -> tuple[Scores, Scores]:
     return counting.mean(axis=0), counting
 
 
-def chosen(scores: Scores, rule: str = "smooth", cut_short: bool = False) -> int:
+def chosen(scores: Scores, rule: str = "best", cut_short: bool = False) -> int:
     """Which β is taken: by the β that all folds have scored; folds without any score (no weight, one sample for R²) do
     not count.
 

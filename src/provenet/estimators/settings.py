@@ -128,10 +128,9 @@ class ManyBetas:
     cv: Any = setting(5, "as in scikit-learn")
     scoring: Any = setting(None, "as in scikit-learn; by default accuracy or R²")
     rule: str = setting(
-        "smooth",
-        'which β is taken: "smooth", that of the best mean score over the folds, half its own and half that of '
-        'its neighbours; "best", without neighbours; the largest of equals; or "one_se", the largest whose mean is '
-        "within a standard error of the best",
+        "best",
+        'which β is taken: "best", that of the best mean score over the folds, the largest of equals; "smooth", half of '
+        'it that of its neighbours; or "one_se", the largest whose mean is within a standard error of the best',
     )
     cv_tol: float = setting(
         3e-2,

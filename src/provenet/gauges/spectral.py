@@ -18,6 +18,17 @@ def spectral_norms(stack: Stack) -> Tensor:
     return torch.linalg.eigvalsh(gram(unit))[:, -1].clamp_min(0).sqrt() * size[:, 0, 0]
 
 
+def spectral_uppers(stack: Stack) -> Tensor:
+    """Upper bounds (P,) of σ_max, by no eigenvalue: σ_max⁴ ≤ ‖G²‖_F for the smaller Gram side G.  They are above by at
+    most a factor of min(p, q)^⅛, and by nothing where one singular value is all there is."""
+    p, q = stack.shape[1:]
+    size = stack.abs().amax(dim=(1, 2), keepdim=True).clamp_min(torch.finfo(stack.dtype).tiny)
+    square = gram(stack / size)
+    slack = (p * q + 8 * (p + q)) * torch.finfo(stack.dtype).eps  # as in the polar of the nuclear norm
+    fourth = torch.linalg.vector_norm(torch.bmm(square, square), dim=(1, 2))
+    return fourth.sqrt().sqrt() * size[:, 0, 0] * (1 + slack)
+
+
 def leading_pairs(stack: Stack, most: int) -> tuple[Tensor, Tensor, Tensor]:
     """Singular values (P, m), falling, left (P, m, p) and right (P, m, q) vectors, by the smaller Gram side: good for
     those that are not far below the largest."""

@@ -50,12 +50,15 @@ class Experiment:
 
 @dataclass
 class Run:
-    """One run: ``quick`` takes less than a minute and says the same in small; ``kept`` is where pieces are written."""
+    """One run: ``quick`` takes less than a minute and says the same in small; ``kept`` is where pieces are written.
+
+    ``data``: a folder of the data that an experiment asks for."""
 
     quick: bool = False
     kept: Path | None = None
     max_seconds: float | None = None
     tell: Callable[[str], Any] = lambda _: None
+    data: Path | None = None
     _began: float = field(default_factory=time.perf_counter)
 
     def piece(self, key: str, make: Callable[[], Piece]) -> Piece:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.certificates import DualPoint, Gap, Mixture, duality_gap, judged
+from provenet.certificates import DualPoint, Gap, Mixture, Screen, duality_gap, judged
 from provenet.problem import Program, Units
 from provenet.reductions import Reduction
 from provenet.solvers.needs import RESIDENT, Ability
@@ -32,6 +32,9 @@ Kept = tuple[dict[str, Any], dict[str, Tensor]]
 _BEYOND = 1.01  # a polar this much beyond β, and zero is far from optimal
 _WORTH_MIXING = 3e8  # multiply-adds of A(Z) from which on a search for a better dual point costs less than steps do
 _CLOSE = 0.3  # a relative gap: while it is larger, gradients are too far apart for their mixtures to prove much
+_IN_REACH = (
+    20  # times the gap that is asked for: from farther, no mixture gets there, and unless the run ends none is tried
+)
 _WORTH_PROVING = 0.5  # of the gap: what a mixture must promise, to have its polars bounded while the run goes on,
 _WORTH_THE_END = 0.05  # or where it ends with that
 
@@ -203,6 +206,7 @@ class _Course:
         self.judged: DualPoint | None = None
         mixes = product_size(program) >= _WORTH_MIXING and Mixture.serves(program)
         self.mixture = Mixture(program) if mixes else None  # then a dual point holds for all that come after it
+        self.screen = Screen(program) if Screen.serves(program) else None
         self.history: list[Record] = []
         self.progress_gap, self.since_progress, self.next_look = math.inf, 0, 0
 
@@ -265,7 +269,7 @@ class _Course:
         if self.at_zero is not None and point.penalty == 0 and not bool(point.prediction.any()):  # most begin there
             own = self.at_zero
         else:
-            own = duality_gap(self.program, point.prediction, point.penalty, tol=self.limits.tol)
+            own = duality_gap(self.program, point.prediction, point.penalty, tol=self.limits.tol, screen=self.screen)
         self.seen = self.step
         if not _finite(own):
             return own
@@ -286,12 +290,13 @@ class _Course:
         mixture.add(own.at.theta, own.pull)
         known = -math.inf if self.judged is None else self.judged.lower
         open_gap = own.primal - known
-        if self.limits.tol < open_gap / abs(own.primal) < _CLOSE:
+        close = _CLOSE if last else min(_CLOSE, _IN_REACH * self.limits.tol)
+        if self.limits.tol < open_gap / abs(own.primal) < close:
             to_the_end = max(open_gap - self.limits.tol * abs(own.primal), _WORTH_THE_END * open_gap)
             worth = _WORTH_THE_END * open_gap if last else min(_WORTH_PROVING * open_gap, to_the_end)
             theta = mixture.better(known, worth)
             if theta is not None:
-                self.judged = better(self.judged, judged(self.program, theta, final=False))
+                self.judged = better(self.judged, judged(self.program, theta, final=False, screen=self.screen))
         return own if self.judged is None else replace(own, at=self.judged)
 
     def _record(self, gap: Gap) -> Record:

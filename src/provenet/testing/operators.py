@@ -35,6 +35,8 @@ def _check(op: Operator, generator: torch.Generator, tol: float) -> None:
     assert_close(prediction.flatten(), dense @ stack.flatten(), tol, "A(Z) against its dense form")
     assert_close(slope.flatten(), dense.T @ residual.flatten(), tol, "A*(R) against its dense form")
     assert op.norm_upper() >= norm * (1 - 1e-14), f"norm_upper {op.norm_upper()} is below the norm {norm}"
+    largest = float(torch.linalg.matrix_norm(slope.double(), 2).max())
+    assert op.pull_upper(residual) >= largest * (1 - tol), "pull_upper is below the spectral norm of some A_k*R"
     _check_factors(op, generator, tol)
 
     if op.has_kernel:

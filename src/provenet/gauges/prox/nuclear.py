@@ -5,9 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provenet.gauges.base import Bounds, ProxGauge
-from provenet.gauges.spectral import gram, spectral_norms
+from provenet.gauges.base import NOTHING, Asked, Bounds, ProxGauge
+from provenet.gauges.spectral import gram, spectral_norms, spectral_uppers
 from provenet.variable import Factors, Stack, factorise
+
+_FEW = 64  # blocks, of which every polar is found at once
+_FIRST = 16  # blocks that are likely to have the largest polar
 
 
 class NuclearNorm(ProxGauge):
@@ -50,6 +53,21 @@ class NuclearNorm(ProxGauge):
         # the Gram side rounds by max(p, q)·‖Z‖_F² ≤ p·q·σ² units, its eigenvalue by a few times min(p, q)
         slack = (p * q + 8 * (p + q)) * torch.finfo(stack.dtype).eps
         return Bounds(sigma * (1 - slack), sigma * (1 + slack))
+
+    def largest(self, stack: Stack, asked: Asked = NOTHING) -> Bounds:
+        """Blocks that cannot have the largest polar, as a bound without eigenvalues shows, keep that bound."""
+        if min(stack.shape[1:]) == 1 or stack.shape[0] < _FEW:
+            return self.polar(stack)
+        upper = spectral_uppers(stack)
+        order = torch.argsort(upper, descending=True)
+        first = self.polar(stack[order[:_FIRST]])
+        rest = order[_FIRST:]
+        rest = rest[upper[rest] > first.upper.max()]
+        lower = upper / stack.shape[1:].numel()
+        exact = torch.cat([order[:_FIRST], rest])
+        others = self.polar(stack[rest])
+        lower[exact], upper[exact] = torch.cat([first.lower, others.lower]), torch.cat([first.upper, others.upper])
+        return Bounds(lower, upper)
 
     def factorise(self, stack: Stack) -> Factors:
         return factorise(stack)

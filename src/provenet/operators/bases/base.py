@@ -136,6 +136,10 @@ class Operator(Placed, ABC):
     def norm_upper(self) -> float:
         """An upper bound of ‖A‖ (Frobenius to Frobenius)."""
 
+    def pull_upper(self, residual: Tensor) -> float:
+        """An upper bound of ‖A_k*R‖₂ for every gate, of no more work than one of them; infinite where none is known."""
+        return math.inf
+
     @abstractmethod
     def rounding(self, residual: Tensor) -> float:
         """A bound of ‖fl(A_k*R) − A_k*R‖_F over all k: what rounding can hide from the polar; eps‖A_k*R‖_F at least."""

@@ -20,7 +20,7 @@ class Lanes:
 
     def __init__(self, features: Tensor, gate: Tensor):
         self.features, self.cells = features, features.shape[2]
-        self.gates = ByGate(gate)
+        self.gates = ByGate.of(gate)
         self.names = self.gates.names
 
     def spread(self, weights: Tensor) -> Tensor:

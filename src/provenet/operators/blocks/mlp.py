@@ -169,7 +169,7 @@ class MLPOperator(Operator):
         """`_mask`, remembered while neurons stay behind the same gates: step after step asks for it."""
         if self.all_open or 2 * factors.n_neurons * self.n * self.dtype.itemsize > batches.KEPT:
             return self._mask(factors, rows)
-        if self._masks is None or not torch.equal(self._masks[0], factors.gate):
+        if self._masks is None or self._masks[0] is not factors.gate:  # not compared: that would be read by the host
             self._masks = factors.gate, {}
         known, where = self._masks[1], (rows.start, rows.stop)
         if where not in known:
@@ -197,6 +197,25 @@ class MLPOperator(Operator):
         trace = float((self.X.square().sum(1) * together).sum())
         spectral = float(torch.linalg.matrix_norm(self.X, 2)) ** 2 * float(together.max())
         return min(trace, spectral) ** 0.5 * (1 + 4 * (self.n + self.p) * torch.finfo(self.dtype).eps)
+
+    def pull_upper(self, residual: Tensor) -> float:
+        # D_k = ½(I + S_k), S_k of signs: ‖XᵀD_kR‖ ≤ ½‖XᵀR‖ + ½‖X‖‖R‖, in spectral norms; XᵀR rounds as `rounding` says,
+        # RᵀR by (n + c) units of its trace
+        n, c = residual.shape
+        eps = torch.finfo(self.dtype).eps
+        gram = residual.T @ residual
+        largest = float(torch.linalg.eigvalsh(gram)[-1]) + 8 * (n + c) * eps * float(gram.trace())
+        straight = float(torch.linalg.matrix_norm(self.X.T @ residual, 2)) * (1 + 8 * (self.p + c) * eps)
+        half = 0.5 * (straight + self.rounding(residual) + self._largest_singular * max(largest, 0.0) ** 0.5)
+        return half * (1 + 16 * eps)
+
+    @cached_property
+    def _largest_singular(self) -> float:
+        """Of X, rounded up."""
+        gram = self.X.T @ self.X
+        eps = torch.finfo(self.dtype).eps
+        largest = float(torch.linalg.eigvalsh(gram)[-1]) + 8 * (self.n + self.p) * eps * float(gram.trace())
+        return max(largest, 0.0) ** 0.5 * (1 + 4 * eps)
 
     def rounding(self, residual: Tensor) -> float:
         eps = torch.finfo(self.dtype).eps

@@ -29,6 +29,9 @@ class GroupedOperator(Operator):
     differ from one group of columns to the next; it exists where there is one group only.
     """
 
+    remembered = ("_members",)
+    _members: tuple[Tensor, list[tuple[Tensor, Tensor]]] | None = None
+
     def __init__(self, parts: Sequence[Part], outputs: int):
         first = parts[0].operator
         self.parts, self.n_gates = tuple(parts), sum(len(part.gates) for part in parts)
@@ -56,11 +59,17 @@ class GroupedOperator(Operator):
 
     def _split(self, factors: Factors) -> list[tuple[Tensor, Factors]]:
         """For every part, which neurons are its own, and them, with gates counted as the part counts them."""
+        if self._members is None or self._members[0] is not factors.gate:  # steps ask with one and the same tensor
+            self._members = factors.gate, self._found(factors.gate)
+        return [(own, Factors(factors.left[own], factors.right[own], gate)) for own, gate in self._members[1]]
+
+    def _found(self, gate: Tensor) -> list[tuple[Tensor, Tensor]]:
+        """For every part, the neurons behind its gates, and their gates as it counts them."""
         group, place = (self.space.empty(self.n_gates, dtype=torch.long) for _ in range(2))
         for b, part in enumerate(self.parts):
             group[part.gates], place[part.gates] = b, self.space.arange(len(part.gates))
-        members = [torch.nonzero(group[factors.gate] == b).flatten() for b in range(len(self.parts))]
-        return [(own, Factors(factors.left[own], factors.right[own], place[factors.gate[own]])) for own in members]
+        members = [torch.nonzero(group[gate] == b).flatten() for b in range(len(self.parts))]
+        return [(own, place[gate[own]]) for own in members]
 
     def forward_factors(self, factors: Factors) -> Tensor:
         split = self._split(factors)

@@ -81,7 +81,7 @@ class ADMM(Method[ADMMState]):
         rows = task.rows
         setup = 0.5 * rows**2 * op.n_gates * min(op.p, 1 + op.p / op.n_gates) + _FACTORISATIONS * rows**3 / 12
         crowded = 1 + task.crowding / (8 if loss.quadratic else 24)
-        steps = (2.5 * task.decades**2 if loss.quadratic else 28 * task.decades) * crowded * max(task.hardship, 1.0)
+        steps = (6.5 if loss.quadratic else 28) * task.decades * crowded * max(task.hardship, 1.0)
         steps *= _FREE if loss.free else 1.0
         c = op.output_shape[-1]
         prox = 0.0 if loss.quadratic or loss.kink is not None else _PROX * (1 + c)

@@ -75,10 +75,10 @@ def _towards(now: _Sized, target: Tensor) -> _Sized | None:
 
 
 def _hessian(program: Program, here: Coordinates, directions: Factors, prediction: Tensor) -> Tensor:
-    """(N, N), of as many samples as fit into a batch, scaled to all; in float32, as it only guides.  A free intercept
+    """(N, N), of as many samples as make a batch, scaled to all; in float32, as it only guides.  A free intercept
     stays where it is: that overstates the curvature, never the other way."""
-    shards, each = program.operator.shards, prediction[0].numel()
-    rows = batches.count(directions.n_neurons * each, batches.BATCH, torch.float32.itemsize)
+    shards, each = program.operator.shards, directions.n_neurons * prediction[0].numel()
+    rows = max(1, batches.BATCH // (max(each, 1) * torch.float32.itemsize))  # as many where memory is limited
     prediction = program.loss.at_best(prediction)
     return shards.add(
         _of_shard(program, here, directions, prediction, own, max(1, rows // shards.count), shards.count)
@@ -90,9 +90,11 @@ def _of_shard(
     program: Program, here: Coordinates, directions: Factors, prediction: Tensor, own: slice, rows: int, shards: int
 ) -> Tensor:
     """Of the samples of a shard, in float64: of so many ``rows``, scaled to all."""
-    n = own.stop - own.start
+    n, each = own.stop - own.start, directions.n_neurons * prediction[0].numel()
     total = torch.zeros(directions.n_neurons, directions.n_neurons, dtype=torch.float32)
-    pieces = [own] if rows >= n else _spaced(own, rows, max(1, _PIECES // shards))
+    spaced = [own] if rows >= n else _spaced(own, rows, max(1, _PIECES // shards))
+    budget = each, batches.BATCH, torch.float32.itemsize
+    pieces = [some for piece in spaced for some in batches.slices(piece.stop, *budget, start=piece.start)]
     for piece in pieces:
         columns = here.alone(directions, piece).to(total.dtype)
         some = program.loss.some(piece).to(Space.of(total))

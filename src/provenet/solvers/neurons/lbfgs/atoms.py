@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provenet.gauges.spectral import leading_pairs
+from provenet.gauges.spectral import leading_pairs, spectral_uppers
 from provenet.polar import products_of, top_pairs
 from provenet.problem import Program
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot
@@ -29,7 +29,7 @@ def wanted(program: Program, here: Coordinates, at: Spot, pull: Stack | None, be
 
 
 def _by_stack(here: Coordinates, pull: Stack, beyond: float) -> tuple[Tensor, Factors]:
-    gates = torch.nonzero(torch.linalg.matrix_norm(pull) > beyond).flatten()
+    gates = torch.nonzero(spectral_uppers(pull) > beyond).flatten()
     sigma, left, right = leading_pairs(pull[gates], _A_GATE)
     atoms = Factors(left.flatten(0, 1), right.flatten(0, 1), gates.repeat_interleave(sigma.shape[1]))
     return sigma.flatten(), here.enter(atoms)

@@ -15,6 +15,20 @@ from provenet.space import Space
 from provenet.variable import Factors
 
 
+class Few:
+    """Some gates, by ``names``, and the operator of these alone, which counts them from zero."""
+
+    def __init__(self, names: Tensor, operator: Operator):
+        self.names, self.operator = names, operator
+        self._last: tuple[Tensor, Tensor] | None = None
+
+    def counted(self, gate: Tensor) -> Tensor:
+        """Gates by that count; the last answer is kept, as steps ask with one and the same tensor."""
+        if self._last is None or self._last[0] is not gate:
+            self._last = gate, torch.searchsorted(self.names, gate)
+        return self._last[1]
+
+
 @dataclass(frozen=True)
 class Coordinates:
     """basis (p, p): first layers are basis·u, None: as they are.  moments (p,): the data's along it, where known.
@@ -26,7 +40,7 @@ class Coordinates:
     operator: Operator
     basis: Tensor | None = None
     moments: Tensor | None = None
-    few: tuple[Tensor, Operator] | None = None
+    few: Few | None = None
 
     @staticmethod
     def of(program: Program, dtype: torch.dtype) -> Coordinates:
@@ -48,9 +62,9 @@ class Coordinates:
         names = torch.unique(gate)
         if len(names) in (0, self.operator.n_gates):
             return replace(self, few=None)
-        if self.few is not None and torch.equal(names, self.few[0]):
+        if self.few is not None and torch.equal(names, self.few.names):
             return self
-        return replace(self, few=(names, self.operator.restrict(names)))
+        return replace(self, few=Few(names, self.operator.restrict(names)))
 
     def both_ways(self, factors: Factors) -> tuple[Tensor, Backward]:
         operator, own = self._own(factors)
@@ -68,8 +82,7 @@ class Coordinates:
         """The operator of their gates, by whose count they are named."""
         if self.few is None:
             return self.operator, factors
-        names, operator = self.few
-        return operator, replace(factors, gate=torch.searchsorted(names, factors.gate))
+        return self.few.operator, replace(factors, gate=self.few.counted(factors.gate))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -101,21 +114,22 @@ class Spot:
         return torch.cat([self.factors.left, self.factors.right], dim=1)
 
 
-def evaluated(program: Program, here: Coordinates, factors: Factors) -> tuple[float, Callable[[], Spot]]:
-    """The objective (BM eq. 17, 18), and how to go on to its gradient (G_k v_j + βu_j, G_kᵀu_j + βv_j)."""
+def evaluated(program: Program, here: Coordinates, factors: Factors) -> tuple[Tensor, Callable[[float], Spot]]:
+    """The objective (BM eq. 17, 18), not yet read, and how to go on, told it, to its gradient (G_k v_j + βu_j,
+    G_kᵀu_j + βv_j)."""
     rough, back = here.both_ways(factors)
     prediction = rough.to(torch.float64)
     exact = factors.to(Space(factors.left.device))
-    value = float(program.loss.value(prediction)) + program.beta * float(exact.penalty())
 
-    def onwards() -> Spot:
+    def onwards(value: float) -> Spot:
         left, right = back(program.loss.gradient(prediction).to(here.dtype))
         slope = torch.cat([left, right], dim=1)
         slope += program.beta * torch.cat([factors.left, factors.right], dim=1)
         return Spot(factors, prediction, value, slope)
 
-    return value, onwards
+    return program.loss.value(prediction) + program.beta * exact.penalty(), onwards
 
 
 def spot(program: Program, here: Coordinates, factors: Factors) -> Spot:
-    return evaluated(program, here, factors)[1]()
+    value, onwards = evaluated(program, here, factors)
+    return onwards(float(value))

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from provenet.space import read
+
 _CURVED = 1e-10  # of ‖s‖‖y‖: less says nothing of the curvature
 
 
@@ -29,26 +31,27 @@ class Pairs:
     def after(self, step: Tensor, change: Tensor) -> Pairs:
         """With one more, (N, w), where it shows positive curvature."""
         step, change = step.flatten(), change.flatten()
-        product = float(torch.dot(step, change))
-        size = float(torch.linalg.vector_norm(step)) * float(torch.linalg.vector_norm(change))
-        if not product > _CURVED * size:
+        norms = torch.linalg.vector_norm(step), torch.linalg.vector_norm(change)
+        product, *sizes = read(torch.dot(step, change), *norms)
+        if not product > _CURVED * sizes[0] * sizes[1]:
             return self
         return Pairs(self.most, (*self.known, Pair(step, change, product))[-self.most :])
 
     def direction(self, slope: Tensor, scales: Tensor) -> Tensor:
-        """−H∇ by two loops; scales (N, w) are an inverse diagonal Hessian to begin from, right but for a factor."""
+        """−H∇ by two loops; scales (N, w) are an inverse diagonal Hessian to begin from, right but for a factor.
+        Nothing is read on the way: numbers that the loops multiply by stay where the vectors are."""
         rest, flat = slope.flatten().clone(), scales.flatten()
         parts = []
         for step, change, product in reversed(self.known):
-            part = float(torch.dot(step, rest)) / product
-            rest.add_(change, alpha=-part)
+            part = torch.dot(step, rest).div_(-product)
+            rest.addcmul_(change, part)
             parts.append(part)
         rest.mul_(flat)
         if self.known:
             _, change, product = self.known[-1]
-            rest.mul_(product / float(torch.dot(change, flat * change)))
+            rest.mul_(product / torch.dot(change, flat * change))
         for (step, change, product), part in zip(self.known, reversed(parts), strict=True):
-            rest.add_(step, alpha=part - float(torch.dot(change, rest)) / product)
+            rest.addcmul_(step, torch.dot(change, rest).div_(product).add_(part), value=-1)
         return rest.neg_().view_as(slope)
 
     def carried(self, width: int, kept: Tensor, more: int, most: int) -> Pairs:

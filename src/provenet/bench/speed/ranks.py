@@ -1,4 +1,4 @@
-"""A step over several processes: `torchrun --nproc-per-node 2 -m benchmarks.ranks FOLDER [samples]`.
+"""A step over several processes: `torchrun --nproc-per-node 2 -m provenet.bench.speed.ranks FOLDER [samples]`.
 
 FOLDER has Fashion-MNIST's files.  Seconds are of the processor, of the process that takes longest: what it takes where
 every process has a core of its own, but for waiting for the wire.  Bytes are what each process sends.

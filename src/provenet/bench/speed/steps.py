@@ -1,4 +1,4 @@
-"""What a step of `lbfgs` takes, by samples, inputs, outputs, gates and neurons: `python -m benchmarks.steps`.
+"""What a step of `lbfgs` takes, by samples, inputs, outputs, gates and neurons: `python -m provenet.bench.speed.steps`.
 
 Processor milliseconds of one thread.  "products" are A and A* on neurons; "bare" the five matrix products in them,
 alone, at the same shapes and precision, without gates; "loss" its value and gradient in float64.

@@ -1,4 +1,4 @@
-"""Small tables against scikit-learn's MLPClassifier: ``python -m benchmarks.small [--tables FOLDER] [--cv] [NAME…]``.
+"""Small tables against MLPClassifier: ``python -m provenet.bench.fits [--tables FOLDER] [--cv] [NAME…]``.
 
 One fit of `ProvenClassifier` to 1e-3 and 1e-4 beside one of ``MLPClassifier(max_iter=500)``; with ``--cv`` one of
 `ProvenClassifierCV` beside ``GridSearchCV`` over the same with four alphas and five folds.  Processor seconds on one
@@ -8,10 +8,12 @@ thread, all in one process, a row of a Markdown table each.  FOLDER holds tables
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 import warnings
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,6 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 import provenet as pn
-from benchmarks.progress import doing
 
 BUNDLED = {"iris": load_iris, "wine": load_wine, "breast cancer": load_breast_cancer, "digits": load_digits}
 SETTINGS: dict[str, Any] = {"gates": "trained", "n_gates": 50, "fit_intercept": "free"}
@@ -53,7 +54,8 @@ def one_fit(X: np.ndarray, y: np.ndarray) -> list[str]:
     theirs, _ = seconds(lambda: MLPClassifier(max_iter=500, random_state=0).fit(X, y))
     cells = [f"{theirs:.2f}"]
     for tol in (1e-3, 1e-4):
-        ours, model = seconds(lambda tol=tol: pn.ProvenClassifier(beta="0.02max", tol=tol, **SETTINGS).fit(X, y))
+        estimator = pn.ProvenClassifier(beta="0.02max", tol=tol, **SETTINGS)
+        ours, model = seconds(partial(estimator.fit, X, y))
         cells += [f"{ours:.2f}", f"{ours / theirs:.2f}", f"{model.certificate_.relative_gap:.0e}"]
     return cells
 
@@ -75,7 +77,7 @@ def search(X: np.ndarray, y: np.ndarray) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser("python -m benchmarks.small", description=__doc__)
+    parser = argparse.ArgumentParser("python -m provenet.bench.fits", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="tables; those that come with scikit-learn if none")
     parser.add_argument("--tables", type=Path, help="a folder of NPZ files")
     parser.add_argument("--cv", action="store_true", help="the search for beta")
@@ -90,7 +92,7 @@ def main() -> None:
     with threadpool_limits(limits=1):
         one_fit(*table("iris", None))  # what is imported late is imported now
         for name in asked.names or BUNDLED:
-            doing(name)
+            print(name, file=sys.stderr, flush=True)
             X, y = table(name, asked.tables)
             size = f"{X.shape[0]} × {X.shape[1]}, {len(np.unique(y))}"
             print("| " + " | ".join([name, size, *(search if asked.cv else one_fit)(X, y)]) + " |", flush=True)

@@ -1,7 +1,7 @@
 """What an operator costs on neurons, A on factors and A* on factors, beside the bare matmuls and FFTs it consists of.
 
 For every block, linear and gated, at one size: n = 2,000 samples, s = 49 tokens (7 × 7 positions), d = 64 features,
-c = 10 outputs, 32 gates with a neuron each.  What "bare" means is said in `benchmarks.bare`.  Both run on one thread
+c = 10 outputs, 32 gates with a neuron each.  What "bare" means is said in `bare.py`.  Both run on one thread
 and in turns, and the fastest run of each counts; the bare products are tried in batches of several sizes, and
 their fastest way counts.
 
@@ -18,13 +18,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.nn.functional import unfold
 
-import provenet as pn
-from benchmarks import bare
-from benchmarks.progress import doing
+from provenet.bench.speed import bare
 from provenet.blocks import BLOCKS, Block
+from provenet.formulation import formulate
+from provenet.nn.settings import Neighbourhood
 from provenet.nn.tokens import pool_tokens
 from provenet.operators import FeatureOperator, Operator, PooledOperator
 from provenet.variable import Factors
@@ -55,6 +56,10 @@ class Cost:
     how: str
     ours: float
     bare: float
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return self.name, self.how
 
     @property
     def ratio(self) -> float:
@@ -90,7 +95,7 @@ def hidden_layer(name: str, X: Tensor, mean: bool) -> bare.Bare:
     if name == "cnn":
         return bare.Rows(unfold(X, 3, padding=1).transpose(1, 2).contiguous(), mean)
     if name == "poolformer":
-        return bare.Rows(pool_tokens(X, GRID, 3), mean)
+        return bare.Rows(pool_tokens(X, Neighbourhood(GRID)), mean)
     if name == "fnet":
         return bare.Rows(torch.fft.fft2(X).real.contiguous(), mean)
     if name == "mixer":
@@ -130,34 +135,53 @@ def nothing_kept(operator: PooledOperator) -> PooledOperator:
     return other
 
 
-def costs(size: Size | None = None, names: Iterable[str] = BLOCKS) -> Iterator[Cost]:
+@dataclass(frozen=True)
+class Row:
+    """A block, an activation and a readout: one way of working, or two."""
+
+    block: str
+    activation: str
+    readout: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.block}, {self.activation}" + (f", {self.readout}" if make(self.block).tokens else "")
+
+    def is_in(self, known: Iterable[Cost]) -> bool:
+        return any(cost.name == self.name for cost in known)
+
+    def costs(self, size: Size | None = None) -> list[Cost]:
+        torch.set_num_threads(1)
+        with threadpool_limits(limits=1):
+            return list(block_costs(self, size or Size()))
+
+
+def rows(names: Iterable[str] = BLOCKS) -> Iterator[Row]:
     """Every block, activation and readout."""
-    size = size or Size()
     for name in names:
         for readout in ("mean", "tokens") if make(name).tokens else ("mean",):
             for activation in ("linear", "gated_relu"):
-                doing(f"operator of {name}, {activation}, {readout}")
-                yield from block_costs(name, activation, readout, size)
+                yield Row(name, activation, readout)
 
 
-def block_costs(name: str, activation: str, readout: str, size: Size) -> Iterator[Cost]:
+def block_costs(row: Row, size: Size) -> Iterator[Cost]:
+    name, activation, readout = row.block, row.activation, row.readout
     X, block = samples(name, size), make(name)
     Y = torch.ones((size.n, size.s, size.c) if readout == "tokens" else (size.n, size.c))
-    problem = pn.formulate(block, X, Y, activation, size.gates // block.groups, readout=readout)
+    problem = formulate(block, X, Y, activation, size.gates // block.groups, readout=readout)
     operator, linear, mean = problem.program.operator, activation == "linear", readout == "mean"
     del problem
-    label = f"{name}, {activation}" + (f", {readout}" if block.tokens else "")
     factors = neurons(operator, size.gates)
     if isinstance(operator, PooledOperator) and operator.kept is not None:
-        yield measure(label, "features kept", operator, with_features(operator.kept), factors, exact=True)
+        yield measure(row.name, "features kept", operator, with_features(operator.kept), factors, exact=True)
         through = nothing_kept(operator)
-        yield measure(label, "hidden layer", through, hidden_layer(name, X, mean), factors, exact=linear)
+        yield measure(row.name, "hidden layer", through, hidden_layer(name, X, mean), factors, exact=linear)
     elif linear and mean and name != "mlp":
-        yield measure(label, "tokens averaged", operator, summed_first(name, X), factors, exact=True)
+        yield measure(row.name, "tokens averaged", operator, summed_first(name, X), factors, exact=True)
     elif linear and name == "attention":
-        yield measure(label, "Gram matrices", operator, bare.LinearTokenAttention(X), factors, exact=True)
+        yield measure(row.name, "Gram matrices", operator, bare.LinearTokenAttention(X), factors, exact=True)
     else:
-        yield measure(label, "hidden layer", operator, hidden_layer(name, X, mean), factors, exact=linear)
+        yield measure(row.name, "hidden layer", operator, hidden_layer(name, X, mean), factors, exact=linear)
 
 
 def measure(name: str, how: str, operator: Operator, plain: bare.Bare, factors: Factors, exact: bool) -> Cost:

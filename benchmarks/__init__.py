@@ -1,1 +1,0 @@
-"""A run against peers, one command: ``make bench``."""

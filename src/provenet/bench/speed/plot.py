@@ -1,0 +1,48 @@
+"""Gaps against seconds: a panel a program, a line a solver."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from matplotlib import colormaps
+from matplotlib.figure import Figure
+
+from provenet.bench.speed.standings import Standing
+
+_COLUMNS = 3
+
+
+def draw(standings: Sequence[Standing], file: Path) -> None:
+    rows = math.ceil(len(standings) / _COLUMNS)
+    figure = Figure(figsize=(4.6 * _COLUMNS, 3.4 * rows), layout="constrained")
+    panels = figure.subplots(rows, _COLUMNS, squeeze=False).flatten()
+    names = list(dict.fromkeys(who for standing in standings for who in standing.who))
+    colours = {who: colormaps["tab20"](k % 20) for k, who in enumerate(names)}
+    for axes, standing in zip(panels, standings, strict=False):
+        _panel(axes, standing, colours)
+    for axes in panels[len(standings) :]:
+        axes.axis("off")
+    figure.savefig(file, dpi=90)
+
+
+def _panel(axes: Any, standing: Standing, colours: dict[str, Any]) -> None:
+    for who in standing.who:
+        points = sorted((one.seconds, one.gap) for one in standing.by(who) if one.gap is not None)
+        if points:
+            seconds, gaps = zip(*points, strict=True)
+            style = {"linewidth": 2.5, "zorder": 3} if who == "auto" else {"linewidth": 1.2}
+            axes.plot(
+                seconds, [max(gap, 1e-12) for gap in gaps], "o-", markersize=3, color=colours[who], label=who, **style
+            )
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_title(standing.case.name, fontsize=8)
+    axes.set_xlabel("seconds", fontsize=8)
+    axes.set_ylabel("certified relative gap", fontsize=8)
+    axes.tick_params(labelsize=7)
+    axes.grid(alpha=0.3)
+    if axes.lines:
+        axes.legend(fontsize=6)

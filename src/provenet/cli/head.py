@@ -1,0 +1,88 @@
+"""`provenet head`: heads for a frozen backbone, compared on one embedding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from provenet.cli import kept
+from provenet.cli import options as o
+from provenet.cli.console import FAILED, errors, print_json, say
+from provenet.cli.embed import TEST
+from provenet.embeddings.embedding import ABOUT
+from provenet.heads import Row, compare, score
+
+
+def head(
+    embedding: Annotated[Path, typer.Argument(help="A folder that `provenet embed` wrote.")],
+    out: Annotated[Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the best head.")] = Path(
+        "model"
+    ),
+    heads: Annotated[
+        str, typer.Option(help="Names with commas between them, such as linear,mixer-gated; quick, or all.")
+    ] = "quick",
+    validation: Annotated[
+        str, typer.Option(help="A share of the samples that chooses beta and the head, or an embedding that does.")
+    ] = "0.2",
+    test: Annotated[
+        Path | None, typer.Option(help="An embedding to tell accuracies of. (default: test within EMBEDDING)")
+    ] = None,
+    betas: Annotated[int, typer.Option(min=1, help="How many values of beta, from 0.3 beta_max down.")] = 6,
+    gates: Annotated[int, typer.Option(min=1, help="Gates of heads that have any.")] = 20,
+    tol: o.Tol = 1e-2,
+    max_seconds: Annotated[float | None, typer.Option(callback=o.positive, help="A limit of each head.")] = None,
+    judge: Annotated[
+        Path | None, typer.Option(help="Fit nothing: tell how right the head in this folder is on EMBEDDING.")
+    ] = None,
+    seed: o.Seed = 0,
+    json: o.Json = False,
+) -> None:
+    """Fit heads for a frozen backbone over a path of beta; keep the best by validation, with its certificate.
+
+    Example: provenet head grids --heads linear,mixer-linear,attention-linear --out model
+
+    Example: provenet head new-grids --judge model
+    """
+    if judge is not None:
+        told = score(judge, embedding)
+        print_json(told) if json else say("  ".join(f"{name} {100 * value:.2f} %" for name, value in told.items()))
+        return
+    if test is None and (embedding / TEST / ABOUT).exists():
+        test = embedding / TEST
+    console = errors()
+
+    def show(row: Row) -> None:
+        kept.there("heads so far, which the same command goes on with,", out)
+        if not json:
+            said = f"refused: {row.why}" if row.validation is None else f"validation {100 * row.validation:.2f} %"
+            console.print(f"{row.head}  {said}  {row.seconds:.1f} s", soft_wrap=True, highlight=False)
+
+    found = compare(
+        embedding,
+        heads=heads,
+        validation=_share_or_folder(validation),
+        test=test,
+        betas=betas,
+        n_gates=gates,
+        tol=tol,
+        max_seconds=max_seconds,
+        seed=seed,
+        out=out,
+        progress=show,
+    )
+    if json:
+        print_json({"folder": str(out), "best": found.best.head, "rows": [row.to_dict() for row in found]})
+    else:
+        say(str(found))
+        say(f"model   {out}")
+    if found.best.status != "certified":
+        raise typer.Exit(FAILED)
+
+
+def _share_or_folder(said: str) -> float | Path:
+    try:
+        return float(said)
+    except ValueError:
+        return Path(said)

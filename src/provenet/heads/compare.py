@@ -1,0 +1,193 @@
+"""`compare`: every head of a list on one embedding, in one table; the best is kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from provenet.data.loading import split_rows
+from provenet.embeddings import Embedding, load_embedding
+from provenet.estimators import ProvenClassifier
+from provenet.files import check_writable, read_regular, write_atomically
+from provenet.heads.fitting import Asked, Row, Samples, fit_head
+from provenet.heads.kinds import head_names
+from provenet.heads.model import save_head
+from provenet.io.folder import check_replaceable
+
+TABLE = "heads.json"
+_BEGUN = ".heads"  # within the model's folder: the heads that are done, each a model
+_COLUMNS = ("head", "top-1", "top-5", "validation", "gap", "β/β_max", "neurons", "parameters", "seconds", "cpu")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Rows in the order that was asked for; best: by validation, the first of equals.  Prints as a table."""
+
+    rows: tuple[Row, ...]
+    best: Row
+    folder: Path | None = None
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
+
+    def table(self) -> list[list[str]]:
+        """Headings, and a row a head."""
+        return [list(_COLUMNS), *(_cells(row) for row in self.rows)]
+
+    def __str__(self) -> str:
+        rows = self.table()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        return "\n".join([*lines, f"best by validation: {self.best.head}"])
+
+
+def compare(
+    embedding: Embedding | str | Path,
+    *,
+    heads: str | Iterable[str] = "quick",
+    validation: float | Embedding | str | Path = 0.2,
+    test: Embedding | str | Path | None = None,
+    betas: int | Iterable[float] = 6,
+    n_gates: int = 20,
+    tol: float = 1e-2,
+    max_seconds: float | None = None,
+    seed: int = 0,
+    out: str | Path | None = None,
+    progress: Callable[[Row], Any] | None = None,
+) -> Comparison:
+    """Fit every head of a list over a path of β, choose by validation, and certify what is kept.
+
+    Parameters
+    ----------
+    embedding : Embedding or folder
+        With labels.
+    heads : str or list of str
+        Names of `provenet.heads.HEADS`; "all" of them, or "quick".
+    validation : float, Embedding or folder
+        A share of the samples, or other ones, by which β and the best head are chosen; then all are trained on.
+    test : Embedding or folder, optional
+        What the table's accuracies are of.  It chooses nothing.
+    betas : int or list of float
+        How many, from 0.3 β_max down, or shares of β_max.
+    n_gates : int
+        Gaussian gates of heads that have any.
+    tol, max_seconds : float
+        The relative gap asked of every head, and a limit of each; the table has the gap that was reached.
+    seed : int
+        For the split and the gates.
+    out : str or path, optional
+        A folder for the best head, as `provenet.load` and `provenet.heads.load` read it, and the table; a comparison
+        that was interrupted goes on after the last head that was done.
+    progress : callable, optional
+        Is told every row.
+
+    Returns
+    -------
+    Comparison
+    """
+    names = head_names(heads)
+    data = _embedding(embedding)
+    asked = Asked(betas if isinstance(betas, int) else tuple(betas), n_gates=n_gates, tol=tol, seed=seed)
+    asked = replace(asked, max_seconds=max_seconds)
+    samples, judge = Samples.of(data), None if test is None else _like(data, test)
+    said: Any = validation
+    if isinstance(validation, (int, float)):
+        if not 0 < validation < 1:
+            raise ValueError(f"validation: a share between 0 and 1 is needed, got {validation}.")
+        kept, left_out = split_rows(samples.y, validation, seed)
+        train, chooses, whole = samples.rows(kept), samples.rows(left_out), samples
+    else:
+        by = _like(data, validation)
+        train, chooses, said = samples, Samples.of(by), by.about["files"]
+        whole = train.and_also(chooses)
+    other = None if judge is None else Samples.of(judge)
+    recipe = {
+        "asked": asdict(asked),
+        "embedding": data.about["files"],
+        "validation": said,
+        "test": None if judge is None else judge.about["files"],
+    }
+    begun = None if out is None else _Begun(Path(out), data, recipe)
+    rows: list[Row] = []
+    models: dict[str, ProvenClassifier] = {}
+    for name in names:
+        row = None if begun is None else begun.known.get(name)
+        if row is None:
+            try:
+                row, models[name] = fit_head(name, train, chooses, whole, other, data.grid, asked)
+            except ValueError as error:
+                row = Row(name, why=str(error))
+            if begun is not None:
+                begun.add(row, models.get(name))
+        rows.append(row)
+        if progress is not None:
+            progress(row)
+    done = [row for row in rows if row.validation is not None]
+    if not done:
+        raise ValueError(f"heads: none could be fitted: {rows[0].why}")
+    best = max(done, key=lambda row: row.validation or 0.0)
+    found = Comparison(tuple(rows), best, None if out is None else Path(out))
+    if begun is not None:
+        begun.finish(found)
+    return found
+
+
+def _embedding(given: Embedding | str | Path) -> Embedding:
+    return given if isinstance(given, Embedding) else load_embedding(given)
+
+
+def _like(data: Embedding, given: Embedding | str | Path) -> Embedding:
+    other = _embedding(given)
+    data.check_like(other)
+    return other
+
+
+class _Begun:
+    """A comparison's folder: rows that are known, and the heads they are of."""
+
+    def __init__(self, folder: Path, data: Embedding, recipe: dict[str, Any]):
+        self.folder, self.data = folder, data
+        self.recipe: dict[str, Any] = json.loads(json.dumps(recipe))  # as it is read back: lists for tuples
+        check_replaceable(folder)
+        check_writable(folder)
+        self.known: dict[str, Row] = {}
+        held = folder / _BEGUN / TABLE
+        if held.exists():
+            saved = json.loads(read_regular(held).decode())
+            if saved["recipe"] != self.recipe:
+                raise FileExistsError(
+                    f"{folder}: it holds heads of another embedding, or fitted in another way; choose another folder."
+                )
+            self.known = {each["head"]: Row(**each) for each in saved["rows"]}
+
+    def add(self, row: Row, model: ProvenClassifier | None) -> None:
+        place = self.folder / _BEGUN
+        place.mkdir(parents=True, exist_ok=True)
+        if model is not None:
+            save_head(model, self.data, place / row.head)
+        self.known[row.head] = row
+        rows = [each.to_dict() for each in self.known.values()]
+        write_atomically(place / TABLE, json.dumps({"recipe": self.recipe, "rows": rows}).encode())
+
+    def finish(self, found: Comparison) -> None:
+        """The best head, and the table beside it."""
+        from provenet.io import load
+
+        save_head(load(self.folder / _BEGUN / found.best.head), self.data, self.folder)
+        told = {"best": found.best.head, "rows": [row.to_dict() for row in found]}
+        write_atomically(self.folder / TABLE, json.dumps(told, indent=1).encode())
+
+
+def _cells(row: Row) -> list[str]:
+    if row.validation is None:
+        return [row.head, row.why, *[""] * (len(_COLUMNS) - 2)]
+    shares = [_percent(row.top1), _percent(row.top5), _percent(row.validation)]
+    sizes = [f"{row.relative_gap:.1e}", f"{row.beta:.2g}", str(row.neurons), f"{row.parameters:,}"]
+    return [row.head, *shares, *sizes, f"{row.seconds:.1f}", f"{row.cpu:.1f}"]
+
+
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.2f}"

@@ -1,0 +1,70 @@
+"""Heads by name: a block and an activation, fitted to the tokens they will read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from math import gcd
+
+from provenet.blocks import BFNO, FNO, Block, FNet, Mixer, PoolFormer, SelfAttention
+
+_MOST_GROUPS = 5  # as AT has it
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What a head reads: s tokens of d features on a ``grid``, (1, s) of a text, for c classes."""
+
+    s: int
+    d: int
+    c: int
+    grid: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class HeadKind:
+    """A head before it knows its tokens."""
+
+    block: Callable[[Tokens], Block]
+    activation: str
+
+
+def _b_fno(tokens: Tokens) -> Block:
+    common = gcd(tokens.d, tokens.c)
+    groups = max(g for g in range(1, _MOST_GROUPS + 1) if common % g == 0)
+    if groups == 1:
+        raise ValueError(f"bfno: {tokens.d} features and {tokens.c} classes have no groups in common.")
+    return BFNO(groups=groups, grid=tokens.grid)
+
+
+# an MLP that reads every token by itself is a PoolFormer that averages a token with none; linear, and read out by the
+# mean, it is the linear head
+_BLOCKS: dict[str, Callable[[Tokens], Block]] = {
+    "mlp": lambda tokens: PoolFormer(window=1, grid=tokens.grid),
+    "attention": lambda tokens: SelfAttention(),
+    "mixer": lambda tokens: Mixer(),
+    "fno": lambda tokens: FNO(grid=tokens.grid),
+    "bfno": _b_fno,
+    "poolformer": lambda tokens: PoolFormer(grid=tokens.grid),
+    "fnet": lambda tokens: FNet(),
+}
+
+HEADS: dict[str, HeadKind] = {"linear": HeadKind(_BLOCKS["mlp"], "linear")} | {
+    f"{name}-{word}": HeadKind(block, activation)
+    for name, block in _BLOCKS.items()
+    for word, activation in (("linear", "linear"), ("gated", "gated_relu"))
+    if (name, word) != ("mlp", "linear")
+}
+QUICK = ("linear", "mlp-gated", "poolformer-gated", "mixer-linear", "attention-linear")
+
+
+def head_names(asked: str | Iterable[str]) -> tuple[str, ...]:
+    """ "all", "quick", or names; ValueError for one that is unknown."""
+    if isinstance(asked, str):
+        asked = {"all": tuple(HEADS), "quick": QUICK}.get(asked) or [name.strip() for name in asked.split(",")]
+    names = tuple(dict.fromkeys(asked))
+    unknown = [name for name in names if name not in HEADS]
+    if unknown or not names:
+        said = f"{unknown[0]!r} is unknown" if unknown else "none is named"
+        raise ValueError(f"heads: {said}; choose of {', '.join(HEADS)}, or 'all' or 'quick'.")
+    return names
