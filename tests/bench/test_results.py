@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 import provenet as pn
 from provenet.bench import Record, Records, Setup, Table, run
 from provenet.bench.page import each_table, overview, versus
-from provenet.bench.picture import draw
+from provenet.bench.picture import _name, draw
 from provenet.bench.summary import Summary
 
 X = np.random.default_rng(0).standard_normal((60, 3))
@@ -90,3 +93,18 @@ def test_means_ranks_and_words(tmp_path: Path) -> None:
     )
     draw(summary, [("one", "two")], tmp_path / "dots.png")
     assert (tmp_path / "dots.png").stat().st_size > 5_000
+
+
+def test_names_in_a_picture_cover_neither_dots_nor_one_another() -> None:
+    figure = Figure(figsize=(5, 5))
+    canvas, axes = FigureCanvasAgg(figure), figure.subplots()
+    axes.set(xlim=(0, 100), ylim=(0, 100))
+    x, y = np.array([50.0, 51, 52, 49, 99]), np.array([40.0, 40.5, 41, 60, 2])
+    canvas.draw()
+    _name(canvas, axes, x, y, [(k, f"a long name {k}") for k in range(5)])
+    places = [text.get_window_extent(canvas.get_renderer()) for text in axes.texts]
+    dots = axes.transData.transform(np.column_stack([x, y]))
+    assert len(places) == 5
+    assert not any(one.overlaps(other) for one, other in combinations(places, 2))
+    assert not any(place.contains(*dot) for place in places for dot in dots)
+    assert all(place.x1 <= axes.get_window_extent().x1 for place in places)

@@ -22,7 +22,9 @@ OTHERWISE = 0.03  # the share that predicted best of those that are one for all 
 _FOLDS = 3
 _FEW, _DRAWS = 250, 2  # fewer samples are divided into folds twice: what a third of them says hangs much on chance
 _STEPS = (60, 25)  # of L-BFGS: at the first share, and at each that follows
-_ENOUGH = 1e-4  # of the objective: a step that gains less is the last
+# A step that gains less of the objective is the last.  Labels ask for no more; numbers do: at small β steps gain so
+# little that networks would stay where they are, and one β look like another.
+_ENOUGH = {"labels": 1e-4, "numbers": 1e-6}
 NEURONS = 50
 _FEWEST = 10  # samples, below which there is nothing to leave out
 _WORK = 5e9  # multiply-adds that the trainings may take, a second or two: fewer samples are looked at where it is more
@@ -145,9 +147,10 @@ class _Search:
         learner, judge = (self.trainee.part(torch.from_numpy(np.flatnonzero(own))) for own in (fold != k, fold == k))
         held_out = HeldOut(judge, self.group, labels)
         layers: Layers = begun(learner, self.group, learner.on.p, self.generator)
+        enough = _ENOUGH["labels" if labels else "numbers"]
         found = []
         for i, share in enumerate(SHARES):
-            layers = descended(learner.at(share * learner.beta), self.group, layers, _STEPS[i > 0], _ENOUGH)
+            layers = descended(learner.at(share * learner.beta), self.group, layers, _STEPS[i > 0], enough)
             if deadline.over():
                 return None
             found.append(held_out.verdict(layers))

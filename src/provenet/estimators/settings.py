@@ -129,8 +129,8 @@ class ManyBetas:
     scoring: Any = setting(None, "as in scikit-learn; by default accuracy or R²")
     rule: str = setting(
         "best",
-        'which β is taken: "best", that of the best mean score over the folds, the largest of equals; "smooth", half of '
-        'it that of its neighbours; or "one_se", the largest whose mean is within a standard error of the best',
+        'which β is taken: "best", that of the best mean score over the folds, the largest of equals; "smooth", half '
+        'of it that of its neighbours; or "one_se", the largest whose mean is within a standard error of the best',
     )
     cv_tol: float = setting(
         3e-2,
