@@ -168,10 +168,10 @@ class LBFGS(Resumable[LBFGSState]):
         here = Coordinates.of(program, begun)
         here = (here if factors.left.dtype == begun else here.finer(program)).opened(factors.gate)
         products = told["products"]
-        sides = (tensors["steps"], tensors["changes"], products) if products else ((), (), ())
-        pairs = Pairs(
-            self._nothing(here, factors.n_neurons).most, tuple(Pair(*pair) for pair in zip(*sides, strict=True))
-        )
+        # each in memory of its own, as a step leaves it: the last digits of a product may hang on where a row begins
+        steps, changes = ([row.clone() for row in tensors[name]] if products else [] for name in ("steps", "changes"))
+        known = tuple(Pair(*pair) for pair in zip(steps, changes, products, strict=True))
+        pairs = Pairs(self._nothing(here, factors.n_neurons).most, known)
         numbers = {name: told[name] for name in ("age", "stuck", "exhausted")}
         return LBFGSState(here, spot(program, here, factors), pairs, tensors.get("scales"), **numbers)
 
