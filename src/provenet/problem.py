@@ -73,8 +73,9 @@ class Program(Placed, Generic[G_co]):
         return self._knowing(replace(self, beta=beta))
 
     def remembering(self) -> Program[G_co]:
-        """The same for one run: bounds of its polars may use what the ones before them have met."""
-        return self._knowing(replace(self, gauge=self.gauge.remembering()))
+        """The same for one run: bounds of its polars may use what the ones before them have met, and searches for a
+        free intercept begin where the one before ended; of other runs nothing is known."""
+        return self._knowing(replace(self, gauge=self.gauge.remembering(), loss=self.loss.forgetful()))
 
     def _knowing(self, other: Program[G_co]) -> Program[G_co]:
         """A program of the same β_max, which is not found once more."""

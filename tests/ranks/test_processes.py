@@ -49,7 +49,7 @@ def said(folder: Path, label: str) -> dict[str, Any]:
 
 def test_two_processes_prove_what_one_with_all_the_data_does(folder: Path) -> None:
     alone, two = said(folder, "memory"), said(folder, "two")
-    assert len(two) == 10
+    assert len(two) == 12
     for name, found in two.items():
         reference = alone[name]
         assert found["status"] == reference["status"] == "certified", name

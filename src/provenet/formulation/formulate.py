@@ -19,7 +19,6 @@ from provenet.formulation.units import normalised
 from provenet.formulation.wanted import GIVEN, GROW, Wanted
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.losses import Loss
-from provenet.losses.ranked import RankedLoss
 from provenet.memory import as_bytes
 from provenet.problem import Problem, Program
 from provenet.ranks import Spread
@@ -157,9 +156,7 @@ def pose(
     if standardize:
         data, scaling = standardised(statement, data, scaling, shards)
     on = block.on(data.X, data.Y.shape[-1], statement.readout, data.mask)
-    loss = statement.make_loss(data.Y, data.weight, data.mask)
-    if isinstance(shards, Spread):
-        loss = RankedLoss.of(loss, shards)
+    loss = statement.make_loss(data.Y, data.weight, data.mask, shards)
     scaled_loss, units = normalised(loss, shards.largest(block.size(data.X)), block.degree)
     beta = units.normalised_beta(statement.beta)
     trainee = BlockTrainee(on, scaled_loss, beta, units)

@@ -47,8 +47,7 @@ def sight_of_sample(trainee: BlockTrainee, shards: Whole) -> Sight:
     X, target, weight = (_everywhere(part, count, shards) for part in (on.X, loss.target, loss.sample_weight))
     mask = None if on.mask is None else _everywhere(on.mask, count, shards)
     seen = on.block.on(X, on.outputs, on.readout, mask)
-    plain = loss.some(slice(0, 0)).with_data(target, weight)
-    some = replace(trainee, on=seen, loss=plain, beta=trainee.beta * count / shards.n)
+    some = replace(trainee, on=seen, loss=loss.alone(target, weight, mask), beta=trainee.beta * count / shards.n)
     groups = [_Looked(own, sample) for own, sample in zip(on.groups, seen.groups, strict=True)]
     return Sight(groups, target.flatten(0, -2), some)
 

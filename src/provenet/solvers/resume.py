@@ -33,6 +33,8 @@ def keep(course: _Course, saved: Snapshots) -> None:
     mixed = [] if course.mixture is None else course.mixture.points
     told["mixed"] = [_number(theta, thetas) for theta, _ in mixed]
     tensors |= {f"pull.{i}": pull for i, (_, pull) in enumerate(mixed)}
+    if (guess := course.program.loss.guess) is not None:
+        tensors["guess"] = guess
     best = course.best.factors()
     tensors |= {"best.left": best.left, "best.right": best.right, "best.gate": best.gate}
     tensors |= {f"theta.{i}": theta for i, theta in enumerate(thetas)}
@@ -59,6 +61,8 @@ def continued(course: _Course, saved: Snapshots) -> bool:
             course.mixture.add(tensors[f"theta.{theta}"], tensors[f"pull.{i}"])
     best = Factors(*(tensors[f"best.{name}"] for name in ("left", "right", "gate")))
     course.best = Point.of(best, course.program.operator.forward_factors(best))
+    if "guess" in tensors:
+        course.program.loss.begin_at(tensors["guess"])
     return True
 
 
