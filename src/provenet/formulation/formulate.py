@@ -12,6 +12,7 @@ from provenet.blocks import Block
 from provenet.formulation.data import read_data, standardised
 from provenet.formulation.gates import find_gates
 from provenet.formulation.gauge import gauge_for
+from provenet.formulation.sample import sample_of
 from provenet.formulation.sharded import goes_in_shards, pose_in_shards
 from provenet.formulation.spread import refuse_together, spread, spread_operator
 from provenet.formulation.trainee import BlockTrainee
@@ -160,7 +161,7 @@ def pose(
     scaled_loss, units = normalised(loss, shards.largest(block.size(data.X)), block.degree)
     beta = units.normalised_beta(statement.beta)
     trainee = BlockTrainee(on, scaled_loss, beta, units)
-    wanted = wanted.without_training() if isinstance(shards, Spread) else wanted.settled(trainee)
+    wanted = wanted.settled(sample_of(trainee, shards))
     found = find_gates(statement, trainee, wanted, seed, gate_group, shards)
     operator = (
         spread_operator(on, found, units.x, shards) if isinstance(shards, Spread) else on.operator(found, units.x)
