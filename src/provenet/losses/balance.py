@@ -125,7 +125,7 @@ class _Grid:
     def of(sizes: Sequence[Tensor], rows: Sequence[Tensor], shards: Whole) -> _Grid:
         """For rows (r, c) of which none is larger than the sizes (r, c) or (r, 1)."""
         largest = torch.stack([size.abs().amax(0) for size in sizes]).amax(0)
-        entries = int(shards.add(torch.tensor(part.numel()) for part in rows))
+        entries = int(shards.add(torch.tensor(part.numel(), device="cpu") for part in rows))
         bits = min(_MOST_BITS, _SUM_BITS - entries.bit_length())
         return _Grid(torch.frexp(shards.highest(largest)).exponent, bits, entries)
 
