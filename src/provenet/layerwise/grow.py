@@ -128,7 +128,7 @@ class Growth:
         checkpoint: Checkpoint | None,
         report: Callable[..., None],
     ) -> TrainedStage:
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         trained, frame, seen = work.trained(checkpoint, report), work.frame, work.seen
         scored = seen.some(_LOOK)
         said = replace(self.training, targets=self._targets_of(scored))
@@ -151,6 +151,7 @@ class Growth:
             seconds=max(trained.seconds, time.perf_counter() - began),
             reason=trained.reason,
             complete=trained.complete,
+            cpu=max(trained.cpu, time.process_time() - cpu),
         )
 
     def _targets_of(self, scored: Inputs) -> Tensor:
@@ -177,7 +178,8 @@ class _Trained:
     epochs: int
     reason: str = ""
     complete: bool = True
-    seconds: float = 0.0  # of all runs that had a part in it
+    seconds: float = 0.0  # of all runs that had a part in it, and of processors:
+    cpu: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -236,18 +238,19 @@ class _Work:
                 raise
             reason = f"training was interrupted in epoch {at.epoch + 1} of {minibatches.epochs}"
             network = minibatches.gated(at.network)
-            return _Trained(self._with(network, None), None, "minibatch", at.epoch, reason, False, at.seconds)
-        return _Trained(self._with(at.network, None), None, "minibatch", at.epoch, UNASKED, seconds=at.seconds)
+            return _Trained(self._with(network, None), None, "minibatch", at.epoch, reason, False)
+        stage = self._with(at.network, None)
+        return _Trained(stage, None, "minibatch", at.epoch, UNASKED, seconds=at.seconds, cpu=at.cpu)
 
     def proven(self, stage: TrainedStage, report: Callable[..., None]) -> TrainedStage:
         """With the certificate of a stage that was trained in batches, or why there is none."""
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         report("proving", 1.0, stage.seconds, stage.epochs, stage.epochs, score=stage.score)
         targets = self.growth.training.targets
         network = stage.module.network
         certificate, reason = stage_certificate(network, self.statement, self.seen, targets, self.growth.tol)
-        seconds = stage.seconds + time.perf_counter() - began
-        return replace(stage, certificate=certificate, reason=reason, seconds=seconds)
+        seconds, cpu = stage.seconds + time.perf_counter() - began, stage.cpu + time.process_time() - cpu
+        return replace(stage, certificate=certificate, reason=reason, seconds=seconds, cpu=cpu)
 
     @property
     def statement(self) -> Statement:

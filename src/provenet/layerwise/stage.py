@@ -23,7 +23,7 @@ class TrainedStage:
     certificate: of the stage's own convex problem, on its own inputs, as the stages below made them; it is conditional
     on these, whose digest is ``below``, and says nothing of the deep network.  None: there is none, and ``reason`` says
     why.  inputs: the digest of the inputs.  score: on samples it was trained on; validation: on those set aside.
-    filters: neurons whose features are passed on.  seconds: training and certificate.
+    filters: neurons whose features are passed on.  seconds: training and certificate; cpu: the same of processors.
     complete: whether its training and its proof came to their end; Ctrl-C keeps what the last epoch left.
     """
 
@@ -40,6 +40,7 @@ class TrainedStage:
     seconds: float
     reason: str = ""
     complete: bool = True
+    cpu: float = 0.0
 
     @property
     def unproven(self) -> bool:
