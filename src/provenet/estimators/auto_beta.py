@@ -22,7 +22,7 @@ SHARES = (0.5, 0.26, 0.13, 0.07, 0.036, 0.019, 0.01, 0.005)  # of β_max, each t
 OTHERWISE = 0.03  # the share that predicted best of those that are one for all tables
 _FOLDS = 3
 _FEW, _DRAWS = 250, 2  # fewer samples are divided into folds twice: what a third of them says hangs much on chance
-_STEPS = (60, 25)  # of L-BFGS: at the first share, and at each that follows
+STEPS = (60, 25)  # of L-BFGS: at the first share, and at each that follows
 # A step that gains less of the objective is the last.  Labels ask for no more; numbers do: at small β steps gain so
 # little that networks would stay where they are, and one β look like another.
 _ENOUGH = {"labels": 1e-4, "numbers": 1e-6}
@@ -115,7 +115,7 @@ class _Search:
         groups = len(whole.on.groups)
         self.group = torch.arange(groups).repeat_interleave(neurons)
         self.generator = generator
-        steps = _draws(whole.samples) * _FOLDS * (_STEPS[0] + _STEPS[1] * (len(SHARES) - 1))
+        steps = _draws(whole.samples) * _FOLDS * (STEPS[0] + STEPS[1] * (len(SHARES) - 1))
         self.each = PASSES * steps * whole.work(len(self.group))  # multiply-adds a sample
         n, most = whole.samples, max(_SAMPLES, int(_WORK / self.each))
         some = torch.from_numpy(np.sort(generator.permutation(n)[:most]))
@@ -152,7 +152,7 @@ class _Search:
         enough = _ENOUGH["labels" if labels else "numbers"]
         found = []
         for i, share in enumerate(SHARES):
-            layers = descended(learner.at(share * learner.beta), self.group, layers, _STEPS[i > 0], enough)
+            layers = descended(learner.at(share * learner.beta), self.group, layers, STEPS[i > 0], enough)
             if deadline.over():
                 return None
             found.append(held_out.verdict(layers))
