@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet.proofs.independent import second_opinion
 
 draw = np.random.default_rng(0)
 SMALL = [("attention", (2, 2, 2), 2), ("mixer", (2, 2, 2), 2), ("fno", (3, 2, 1), 2), (pn.BFNO(groups=2), (3, 2, 2), 2)]
@@ -24,6 +25,10 @@ def test_all_arrangements_of_a_small_table(block: object, shape: tuple[int, ...]
     for rows in problem.on_data.groups:
         some = rows.opened(torch.randn(200, rows.p, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
         assert {tuple(row) for row in some.tolist() if any(row)} <= known
+    verdict = second_opinion(problem, solution.network(), theta=solution.certificate.theta)
+    assert verdict.primal == pytest.approx(solution.certificate.primal, rel=1e-12)
+    assert verdict.dual <= solution.certificate.primal
+    assert verdict.dual >= 0.9 * solution.certificate.dual  # of cones in many dimensions it has a relaxation of its own
     network = solution.network()
     assert _trained(network, X, Y, 0.05) >= solution.certificate.dual * (1 - 1e-9)
 
