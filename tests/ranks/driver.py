@@ -106,9 +106,7 @@ def refused(group: ranks.Ranks | None, names: list[str], folder: Path) -> dict[s
     mine = group.rows(len(X))
     seen = np.where(LABELS[mine] == 3, group.rank * 3, LABELS[mine])  # the last class is the second process's alone
     problem = pn.formulate("mlp", X[mine], seen, loss="softmax", gates=5)
-    fitted = pn.ProvenClassifier(n_gates=5, tol=0.1, class_weight="balanced").fit(
-        X[mine], np.array(list("abcd"))[seen]
-    )
+    fitted = pn.ProvenClassifier(n_gates=5, tol=0.1, class_weight="balanced").fit(X[mine], np.array(list("abcd"))[seen])
     said = {"outputs": problem.loss.target.shape[1], "classes": fitted.classes_.tolist()}
     for name, inputs, targets in (
         ("widths", X[mine, : 8 - group.rank], LABELS[mine]),

@@ -195,6 +195,22 @@ def test_without_other_processes_a_run_goes_on_too(tmp_path: Path, fit_intercept
     assert not tmp_path.exists()  # nothing is left
 
 
+@pytest.mark.parametrize("step", [20, 60])
+def test_what_is_known_of_gates_that_wait_is_kept(step: int, tmp_path: Path) -> None:
+    """Which gates are met at a look decides which neurons join: with enough gates some wait (`certificates.screen`)."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((150, 5))
+    problem = pn.formulate("mlp", X, np.eye(3)[rng.integers(0, 3, 150)], gates=300, loss="softmax")
+    problem = problem.with_beta(0.3 * problem.beta_max)
+    whole = pn.solve(problem, "lbfgs", tol=1e-8, max_steps=120)
+    with pytest.raises(Gone), pn.snapshots(tmp_path, every=3):
+        pn.solve(problem, "lbfgs", tol=1e-8, max_steps=120, callback=gone_after(step))
+    with pn.snapshots(tmp_path, every=3):
+        resumed = pn.solve(problem, "lbfgs", tol=1e-8, max_steps=120)
+    assert torch.equal(weights(resumed), weights(whole))
+    assert [record.dual for record in resumed.history] == [record.dual for record in whole.history]
+
+
 def test_a_full_disk_is_told_of_and_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(path: Path, content: bytes) -> None:
         raise OSError(28, "No space left on device")

@@ -168,9 +168,9 @@ class LBFGS(Resumable[LBFGSState]):
         here = Coordinates.of(program, begun)
         here = (here if factors.left.dtype == begun else here.finer(program)).opened(factors.gate)
         products = told["products"]
-        sides = (tensors["steps"], tensors["changes"], products) if products else ((), (), ())
-        # in memory of their own, as they were: where vectors lie can decide the last bit of a product
-        known = tuple(Pair(step.clone(), change.clone(), product) for step, change, product in zip(*sides, strict=True))
+        # each in memory of its own, as a step leaves it: the last digits of a product may hang on where a row begins
+        steps, changes = ([row.clone() for row in tensors[name]] if products else [] for name in ("steps", "changes"))
+        known = tuple(Pair(*pair) for pair in zip(steps, changes, products, strict=True))
         pairs = Pairs(self._nothing(here, factors.n_neurons).most, known)
         numbers = {name: told[name] for name in ("age", "stuck", "exhausted")}
         prediction = here.both_ways(factors)[0].to(torch.float64)
