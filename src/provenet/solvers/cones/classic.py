@@ -178,7 +178,11 @@ def _moved(state: ClassicState, excess: float) -> ClassicState:
     guess = low[0] - low[1] / slope if slope < 0 else math.inf
     last = high[0] if high[1] > -math.inf else min(high[0], _FARTHEST * max(low[0], _LIMIT))
     margin = _MARGIN * (last - low[0])
-    total = (low[0] + high[0]) / 2 if state.halves else min(max(guess, low[0] + margin), last - margin)
+    if state.halves:  # twice as far while no upper end was tried: L(0)/β is far beyond any t of use
+        middle = (low[0] + high[0]) / 2
+        total = middle if high[1] > -math.inf else min(middle, 2 * max(low[0], _LIMIT))
+    else:
+        total = min(max(guess, low[0] + margin), last - margin)
     ratio = total / state.total
     atoms = replace(state.atoms, right=state.atoms.right * ratio)
     # a warm start: as far along as its inner gap says, so that the next steps do not undo it
