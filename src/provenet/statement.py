@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from provenet.blocks import MLP, Block, with_intercept
+from provenet.blocks import CNN, MLP, Block, with_intercept
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, as_penalty, written
 from provenet.losses import LOSSES, Free, Loss, Shiftable
 from provenet.losses.ranked import RankedLoss
@@ -159,9 +159,10 @@ def check_beta(beta: float) -> None:
 
 def check_penalty(norms: Penalty, block: Block, activation: str) -> None:
     """Whether networks of this block can be judged by the norms (C, R)."""
-    if norms != WEIGHT_DECAY and not isinstance(block, MLP):
+    if norms != WEIGHT_DECAY and not isinstance(block, MLP if activation == "relu" else (MLP, CNN)):
         raise ValueError(
-            f"penalty: ({norms[0]:g}, {norms[1]:g}) goes with block 'mlp', not with {block.name!r}; choose (2, 2), "
+            f"penalty: ({norms[0]:g}, {norms[1]:g}) goes with block 'mlp', and 'cnn' without ReLU, not with "
+            f"{block.name!r}; choose (2, 2), "
             "weight decay."
         )
     if activation == "relu" and norms not in (WEIGHT_DECAY, ONE_OUTPUT_EACH):

@@ -231,6 +231,22 @@ def test_scales_paths_and_beta_max(pair):
         assert solution.factors.n_neurons > 0
 
 
+@pytest.mark.parametrize("pair", [(1, 2), (2, 1), (1, INF)])
+def test_a_convolution_has_them_too(pair):
+    """BM Thm B.1: certified and confirmed; with a kernel as large as the image, the MLP's optimum."""
+    X, Y = normal(15, 2, 3, 3), normal(15, 2, seed=1)
+    problem = formulate(pn.CNN(kernel=2, pool=2), X, Y, gates=3, beta=0.3, penalty=pair)
+    solution = pn.solve(problem, tol=1e-5)
+    assert solution.certificate.relative_gap <= 1e-5
+    assert second_opinion(problem, solution.network(), theta=solution.certificate.theta).relative_gap <= 2e-5
+    gates = normal(3, 18, seed=2)
+    whole = formulate(pn.CNN(kernel=3, pool=1), X, Y, gates=gates, beta=0.3, penalty=pair)
+    flat = formulate("mlp", X.reshape(15, -1), Y, gates=gates, beta=0.3, penalty=pair)
+    assert pn.solve(whole, tol=1e-6).certificate.primal == pytest.approx(
+        pn.solve(flat, tol=1e-6).certificate.primal, rel=3e-6
+    )
+
+
 def test_one_output_makes_every_pair_computable():
     for pair in HARD:
         problem = formulate("mlp", *data(30, 40, 1), beta=0.5, gates=3, penalty=pair)
@@ -250,8 +266,10 @@ def test_refusals():
     for wrong in ((1, 3), (1,), 2, "12", (1, "inf"), (True, 2), (1, 2, 2), None):
         with pytest.raises(ValueError, match="penalty: a pair"):
             formulate("mlp", X, Y, penalty=wrong)
-    with pytest.raises(ValueError, match=r"penalty: .* goes with block 'mlp', not with 'attention'"):
+    with pytest.raises(ValueError, match=r"penalty: .* goes with block 'mlp', .* not with 'attention'"):
         formulate("attention", normal(3, 4, 2), normal(3, 2), "linear", penalty=(1, 2))
+    with pytest.raises(ValueError, match=r"penalty: .* 'cnn' without ReLU, not with 'cnn'"):
+        formulate(pn.CNN(kernel=2), normal(3, 1, 3, 3), normal(3, 2), "relu", gates=2, penalty=(2, 1))
     many = MOST_SIGNS + 1
     for pair, p, q in (((INF, 2), many, 3), ((2, INF), 3, many), ((INF, INF), many, many)):
         with pytest.raises(ValueError, match=f"NP-hard.*{MOST_SIGNS} weights.*{many}"):

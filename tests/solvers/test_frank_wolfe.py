@@ -16,7 +16,28 @@ from provenet.solvers import Status
 from provenet.solvers.cones.classic import ClassicFrankWolfe, largest_atom
 from provenet.solvers.cones.frank_wolfe import merge
 from provenet.solvers.cones.second_layers import best_second_layers, distinct
+from provenet.solvers.loop import Limits
+from provenet.solvers.solve import solve_quietly
 from provenet.variable import Factors
+
+
+def test_classic_by_bisection_closes_in_on_t() -> None:
+    """t is halved towards the optimum's own, the gap is told at every step, and the objective stays within the rate."""
+    draw = np.random.default_rng(0)
+    X, Y = draw.standard_normal((12, 2)), draw.standard_normal((12, 3))
+    problem = pn.formulate("mlp", X, Y, "relu", gates="all", beta=1.0, fit_intercept=False)
+    problem = problem.with_beta(0.2 * problem.beta_max)
+    best = pn.solve(problem, tol=1e-7)
+    weights = best.network().state_dict()
+    total = float((weights["first"].norm(dim=1) * weights["second"].norm(dim=1)).sum())
+    steps = 400
+    found = solve_quietly(problem, ClassicFrankWolfe(bisection=True, check_every=1), Limits(1e-12, steps))
+    assert [record.step for record in found.history] == list(range(steps + 1))
+    assert all(record.dual <= best.certificate.primal * (1 + 1e-9) for record in found.history)
+    assert found.certificate.primal / best.certificate.primal - 1 < 0.02
+    exact = solve_quietly(problem, ClassicFrankWolfe(total=total), Limits(1e-12, steps))
+    promised = 8 * total**2 * np.linalg.norm(X, 2) ** 2 / (steps + 2)
+    assert exact.certificate.primal - best.certificate.dual <= promised
 
 
 def planar(n: int, c: int, share: float, seed: int = 0, loss: str = "squared") -> Problem:

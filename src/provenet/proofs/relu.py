@@ -2,7 +2,8 @@
 
 Where all arrangements can be enumerated, they are.  Where they cannot, the strongest pull of any neuron is bounded over
 all u at once (`provenet.polar.everywhere`): still a lower bound on every such network, if a looser one.  A block whose
-Φ is no table of rows (B-FNO, and others where it is too large) is judged among networks with the activation patterns of its own.
+Φ is no table of rows (B-FNO, and others where it is too large) is judged among networks with the activation patterns of
+its own.
 """
 
 from __future__ import annotations

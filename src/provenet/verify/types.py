@@ -95,9 +95,11 @@ class Statement:
         if self.all_arrangements and self.gate_vectors is not None:
             raise ValueError("gate_vectors, all_arrangements: give one of the two.")
         norms = checked(self.penalty)
-        if norms != (2, 2) and (self.block != "mlp" or (self.relu and norms != (2, 1))):
+        known = self.block == "mlp" or (self.block == "cnn" and not self.relu)
+        if norms != (2, 2) and (not known or (self.relu and norms != (2, 1))):
             raise ValueError(
-                f"penalty: {self.penalty} goes with block 'mlp', and for ReLU no other than (2, 1) is judged."
+                f"penalty: {self.penalty} goes with blocks 'mlp' and 'cnn', and for ReLU no other than (2, 1) of 'mlp' "
+                "is judged."
             )
 
     @property

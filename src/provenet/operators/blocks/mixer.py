@@ -171,6 +171,22 @@ class MixerMeanOperator(MixerOperator):
                 self._read(stack)[..., some, :] += parts.permute(1, 2, 3, 0, 4)
         return stack
 
+    def _fill_first(self, right: Tensor, gate: Tensor, columns: Tensor) -> None:
+        """Entry (t, τ): Σ_f D[t, f] X[τ, f] v[f, c] / s."""
+        second = right.view(-1, self.d, self.outputs)
+        for rows in self.batches(self.p * self.outputs * len(right)) if len(right) else ():
+            opened = self.gates(rows).index_select(0, gate).to(self.dtype)  # (N, b, s, d)
+            made = torch.einsum("jbtf,brf,jfc->jtrbc", opened, self.batch(rows), second)
+            columns[:, :, rows] = made.flatten(1, 2).div_(self.s)
+
+    def _fill_second(self, left: Tensor, gate: Tensor, columns: Tensor) -> None:
+        """Entry (f, c): the mean over tokens of hidden feature f, in output c."""
+        into = columns.view(len(left), self.d, self.outputs, self.n, self.outputs)
+        for rows in self.batches(self.neuron_numbers() * len(left)) if len(left) else ():
+            mean = self._hidden(rows, Factors(left, left, gate))[0].mean(1).transpose(1, 2)  # (N, d, b)
+            for c in range(self.outputs):
+                into[:, :, c, rows, c] = mean
+
     def kernel(self) -> Tensor:
         """K_ij = Σ_f (X_i[:, f]·X_j[:, f]) Σ_kt D_k[i, t, f] D_k[j, t, f] / s²."""
         total = self.space.zeros(self.n, self.n)

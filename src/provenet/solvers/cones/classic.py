@@ -4,7 +4,11 @@
 
 From Z = 0, step k adds the neuron of the most violated arrangement:  Z ← (1 − α)Z + αt·u gᵀ,  α = 2/(2 + k).  p is
 convex, and its slope at t is β − max_k γ_k°(∇): so t* is where the largest polar is β.  The search moves t once
-Frank–Wolfe's own gap is a small part of what is at stake, towards where the polars seen so far say that it is.
+Frank–Wolfe's own gap is a small part of what is at stake: by halves, as the paper says, or towards where the polars
+seen so far say that it is.
+
+The paper's rate: after k steps p(t) is within 2C/(k + 2) of its least value, C ≤ (2tσ)² for the squared loss, where σ
+bounds what a unit neuron predicts.  In units of the objective that is the more, the smaller β is, as t grows.
 """
 
 from __future__ import annotations
@@ -37,7 +41,8 @@ _LIMIT = 1e-300
 @dataclass(frozen=True)
 class ClassicState:
     """``atoms``: unit u, with g of the neuron's size.  low ≤ t* ≤ high, where the largest polars were β·exp(excess);
-    ``total`` is the t at work, ``steps`` those taken with it, ``fixed``: t is the caller's."""
+    ``total`` is the t at work, ``steps`` those taken with it, ``fixed``: t is the caller's; ``halves``: t
+    is searched for by bisection."""
 
     atoms: Factors
     prediction: Tensor
@@ -45,20 +50,24 @@ class ClassicState:
     low: tuple[float, float]
     high: tuple[float, float]
     fixed: bool
+    halves: bool = False
     steps: int = 0
 
 
 @dataclass(frozen=True)
 class ClassicFrankWolfe(Method[ClassicState]):
-    """total: the bound t of Σ‖u_j‖‖v_j‖ in CP eq. 14; None: it is searched for."""
+    """total: the bound t of Σ‖u_j‖‖v_j‖ in CP eq. 14, in the user's units; None: it is searched for, by halves of its
+    bracket with ``bisection``, else also by its slope.  check_every: steps between two looks at the gap; with 1 the
+    history has objective and bound, and so the distance from the optimum, of every step."""
 
     total: float | None = None
+    bisection: bool = False
+    check_every: int = 50
 
     name = "classic_frank_wolfe"
     needs = (CONES,)
     patience = 200
     max_steps = 30_000
-    check_every = 50
 
     def __post_init__(self) -> None:
         if self.total is not None and not 0 < self.total < math.inf:
@@ -68,7 +77,8 @@ class ClassicFrankWolfe(Method[ClassicState]):
         return self if self.total is None else replace(self, total=self.total / units.z)
 
     def init(self, program: Program[ConeGauge], start: Factors | None) -> ClassicState:
-        return _first(program, program.gauge, place(program, start or program.nobody), self.total)
+        first = _first(program, program.gauge, place(program, start or program.nobody), self.total)
+        return replace(first, halves=self.bisection)
 
     def step(self, program: Program[ConeGauge], state: ClassicState) -> ClassicState:
         return _next(program, program.gauge, state)
@@ -168,11 +178,16 @@ def _moved(state: ClassicState, excess: float) -> ClassicState:
     guess = low[0] - low[1] / slope if slope < 0 else math.inf
     last = high[0] if high[1] > -math.inf else min(high[0], _FARTHEST * max(low[0], _LIMIT))
     margin = _MARGIN * (last - low[0])
-    total = min(max(guess, low[0] + margin), last - margin)
+    if state.halves:  # twice as far while no upper end was tried: L(0)/β is far beyond any t of use
+        middle = (low[0] + high[0]) / 2
+        total = middle if high[1] > -math.inf else min(middle, 2 * max(low[0], _LIMIT))
+    else:
+        total = min(max(guess, low[0] + margin), last - margin)
     ratio = total / state.total
     atoms = replace(state.atoms, right=state.atoms.right * ratio)
     # a warm start: as far along as its inner gap says, so that the next steps do not undo it
-    return ClassicState(atoms, state.prediction * ratio, total, low, high, False, steps=max(state.steps // 2, 1))
+    steps = max(state.steps // 2, 1)
+    return ClassicState(atoms, state.prediction * ratio, total, low, high, False, state.halves, steps)
 
 
 def _slope(first: tuple[float, float], second: tuple[float, float]) -> float:

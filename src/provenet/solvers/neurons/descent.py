@@ -64,8 +64,8 @@ class Preconditioned:
 
     ε = (‖∇‖/ℓ)² + ηβ, with ℓ a Lipschitz constant of the convex objective's gradient.  The first part has the units of
     UᵀU, and vanishes at a stationary point.  The second is weight decay's: in gates that the optimum leaves empty V_k
-    goes to zero, and with it VᵀV; there η∇_U(VᵀV + ηβI)⁻¹ is about U, which is the step to zero, and without ηβ it would
-    be many times that, so that η had to be tiny for all gates.  η starts at 1/ℓ, doubles after each step and is halved
+    goes to zero, and with it VᵀV; there η∇_U(VᵀV + ηβI)⁻¹ is about U, the step to zero, and without ηβ it would be
+    many times that, so that η had to be tiny for all gates.  η starts at 1/ℓ, doubles after each step and is halved
     until the objective falls by a tenth of what the gradient promises.
     """
 
