@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 
 from provenet import deadline
 from provenet.estimators.held_out import HeldOut, Verdict, classes, scores
+from provenet.formulation.sample import sample_of
 from provenet.formulation.trainee import BlockTrainee
 from provenet.gates.training import PASSES, Layers, begun, descended
 from provenet.problem import Problem
-from provenet.ranks.context import current
+from provenet.ranks.context import first_says
 
 SHARES = (0.5, 0.26, 0.13, 0.07, 0.036, 0.019, 0.01, 0.005)  # of β_max, each trained from the one before
 OTHERWISE = 0.03  # the share that predicted best of those that are one for all tables
@@ -71,8 +72,6 @@ def choose_beta(problem: Problem, labels: bool, seed: int, neurons: int = NEURON
     began, losses, wrong = time.perf_counter(), np.empty((0, len(SHARES))), np.empty((0, len(SHARES)))
     if problem.memory is not None:
         reason = "data in shards are not gone over so often."
-    elif current() is not None:
-        reason = "rows are spread over processes."
     else:
         search = _Search(problem, min(neurons, NEURONS), np.random.default_rng(seed))
         reason = search.hindrance()
@@ -80,6 +79,8 @@ def choose_beta(problem: Problem, labels: bool, seed: int, neurons: int = NEURON
             with deadline.within(_TIME * deadline.left()):
                 losses, wrong = search.judged(labels)
             reason = "" if len(losses) else "the time limit leaves none for them."
+    reason, *found = first_says([reason, losses.tolist(), wrong.tolist()])  # of several processes, whose clocks differ
+    losses, wrong = (np.array(part).reshape(-1, len(SHARES)) for part in found)
     share = OTHERWISE if reason else SHARES[int(scores(losses, wrong).argmin())]  # the largest of equals
     return BetaChoice(share, np.array(SHARES), losses, wrong, time.perf_counter() - began, reason)
 
@@ -109,7 +110,8 @@ class _Search:
     def __init__(self, problem: Problem, neurons: int, generator: np.random.Generator) -> None:
         relu = problem.activation != "linear"
         beta_max = problem.program.beta_max or 1.0
-        whole = BlockTrainee(problem.on_data, problem.program.loss, beta_max, problem.units, relu).merged()
+        trainee = BlockTrainee(problem.on_data, problem.program.loss, beta_max, problem.units, relu)
+        whole = sample_of(trainee, problem.program.operator.shards).merged()
         groups = len(whole.on.groups)
         self.group = torch.arange(groups).repeat_interleave(neurons)
         self.generator = generator
