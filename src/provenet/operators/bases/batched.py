@@ -44,6 +44,12 @@ class NeuronsByBatch(SampledOperator):
         zero = torch.zeros_like
         return zero(left) if left.grad is None else left.grad, zero(right) if right.grad is None else right.grad
 
+    @torch.no_grad()
+    def alone(self, factors: Factors, rows: slice) -> Tensor:
+        """Of these samples and no others, one neuron at a time."""
+        single = [factors.select(slice(j, j + 1)) for j in range(factors.n_neurons)]
+        return torch.stack([self.factor_outputs(rows, neuron) for neuron in single])
+
     @property
     def neuron_work(self) -> float:
         return max(super().neuron_work, float(self.n) * self.neuron_numbers() * _EACH)
