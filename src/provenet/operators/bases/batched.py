@@ -20,6 +20,8 @@ _EACH = 16  # multiply-adds for an activation, about, and what goes with making 
 class NeuronsByBatch(SampledOperator):
     """An operator whose neurons go through their hidden layer, batch by batch."""
 
+    keeps_hidden = False
+
     @abstractmethod
     def factor_outputs(self, rows: slice, factors: Factors) -> Tensor:
         """A(Σ u vᵀ) on some samples, differentiable in both layers."""

@@ -96,7 +96,7 @@ class LBFGS(Resumable[LBFGSState]):
         share = op.output_shape[0] / op.shards.n  # of all samples, those of this process
         turned = op.kernel_rows * op.p * 3 if op.p <= MOST_AXES else 0  # longer first layers are not turned
         data = share * (turned + op.held_bytes // 2)
-        seen = share * 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1])
+        seen = share * 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1]) * op.keeps_hidden
         remembered = 4 * self.memory_pairs * neurons * (op.p + op.q)
         return 4 * math.ceil(data + seen + remembered) + 16 * math.prod(op.output_shape) * 8
 
