@@ -293,3 +293,26 @@ def test_bad_settings_and_module_input_are_named():
     problem = pn.formulate("attention", tokens(), np.ones((6, 2)), "linear")
     with pytest.raises(ValueError, match="network: scale is sqrt_d, but the problem's is None"):
         pn.certify(problem, nn.SelfAttention(3, 2, activation="linear", scale="sqrt_d"))
+
+
+@pytest.mark.parametrize("activation", ["linear", "gated_relu"])
+def test_neurons_alone_look_at_the_samples_asked_for_and_no_others(
+    activation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((12, 3, 2)), rng.standard_normal((12, 2))
+    operator = pn.formulate("attention", X, Y, activation=activation, gates=3).program.operator
+    generator = torch.Generator().manual_seed(0)
+    left, right = (torch.randn(2, size, generator=generator, dtype=torch.float64) for size in (operator.p, operator.q))
+    factors = Factors(left, right, torch.zeros(2, dtype=torch.long))
+    whole = torch.stack([operator.forward_factors(factors.select(slice(j, j + 1))) for j in range(2)])
+    seen: list[slice] = []
+    outputs = type(operator).factor_outputs
+
+    def watched(self: object, rows: slice, neurons: Factors) -> torch.Tensor:
+        seen.append(rows)
+        return outputs(self, rows, neurons)
+
+    monkeypatch.setattr(type(operator), "factor_outputs", watched)
+    torch.testing.assert_close(operator.alone(factors, slice(4, 7)), whole[:, 4:7])
+    assert seen == [slice(4, 7)] * 2

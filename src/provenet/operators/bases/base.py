@@ -40,6 +40,7 @@ class Operator(Placed, ABC):
     space: Space
     has_kernel: bool = False
     narrows: bool = False
+    keeps_hidden: bool = True  # whether `both_ways` may keep the hidden values of all samples
     in_shards: bool = False  # True: its data are gone over in shards, and a pass may read them from disk
 
     @property

@@ -20,6 +20,8 @@ _EACH = 16  # multiply-adds for an activation, about, and what goes with making 
 class NeuronsByBatch(SampledOperator):
     """An operator whose neurons go through their hidden layer, batch by batch."""
 
+    keeps_hidden = False
+
     @abstractmethod
     def factor_outputs(self, rows: slice, factors: Factors) -> Tensor:
         """A(Σ u vᵀ) on some samples, differentiable in both layers."""
@@ -43,6 +45,12 @@ class NeuronsByBatch(SampledOperator):
                 self.factor_outputs(rows, leaves).backward(residual[rows])
         zero = torch.zeros_like
         return zero(left) if left.grad is None else left.grad, zero(right) if right.grad is None else right.grad
+
+    @torch.no_grad()
+    def alone(self, factors: Factors, rows: slice) -> Tensor:
+        """Of these samples and no others, one neuron at a time."""
+        single = [factors.select(slice(j, j + 1)) for j in range(factors.n_neurons)]
+        return torch.stack([self.factor_outputs(rows, neuron) for neuron in single])
 
     @property
     def neuron_work(self) -> float:

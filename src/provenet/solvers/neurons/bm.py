@@ -24,6 +24,7 @@ from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors
 
 _REST = 3  # steps between two escapes
+_PRODUCTS = 60  # with the data in a step, there and back, where the Hessian is never formed
 _SETTLED = 0.05  # a step that gains less than this part of the gap has nothing more to give: time to escape
 
 
@@ -76,9 +77,12 @@ class BM(Method[BMState]):
         return formed + op.dtype.itemsize * (12 * neurons * (op.p + op.q) + 16 * math.prod(op.output_shape))
 
     def offer(self, task: Task) -> Offer:
-        """The only way where stacks are too large to be worked on; a finish, quadratic, everywhere else."""
-        alone = task.only_neurons
-        step = 0.0 if alone else 50 * task.product
+        """Where stacks are too large to be worked on: with gates before all others, without them by its products.  A
+        finish, quadratic, everywhere else."""
+        op, alone = task.program.operator, task.only_neurons
+        step = 50 * task.product
+        if alone:
+            step = 0.0 if op.n_gates > 1 else _PRODUCTS * 4 * self.atoms * op.neuron_work
         return Offer(self.memory(task.program), 0.0, step, 5 * task.decades, alone, finishes=True)
 
     def work(self, program: Program) -> float:

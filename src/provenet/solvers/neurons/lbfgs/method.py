@@ -41,6 +41,7 @@ _BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth addi
 _NEURONS = 160.0  # that there are, about, where gates and outputs allow
 _REMEMBERED = 4  # of a limit of memory, one part in so many is for steps that are remembered
 _FEWEST_PAIRS = 5
+_LONG = 25  # steps a decade for linear blocks whose first layers are too long for the estimate to hold
 _KINKED = 10  # times as many steps where curvature ends at a kink
 _CALLS = 1.1e7  # what a step's many small calls take, as multiply-adds;
 _BATCHES = 4  # times that, where neurons go through their block batch by batch
@@ -93,8 +94,9 @@ class LBFGS(Resumable[LBFGSState]):
         if op.in_shards:
             return 0  # the plan of their memory has counted it: it takes what there is
         share = op.output_shape[0] / op.shards.n  # of all samples, those of this process
-        data = share * (op.kernel_rows * op.p * 3 + op.held_bytes // 2)
-        seen = share * 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1])
+        turned = op.kernel_rows * op.p * 3 if op.p <= MOST_AXES else 0  # longer first layers are not turned
+        data = share * (turned + op.held_bytes // 2)
+        seen = share * 2 * neurons * op.kernel_rows * (op.q // op.output_shape[-1]) * op.keeps_hidden
         remembered = 4 * self.memory_pairs * neurons * (op.p + op.q)
         return 4 * math.ceil(data + seen + remembered) + 16 * math.prod(op.output_shape) * 8
 
@@ -112,6 +114,8 @@ class LBFGS(Resumable[LBFGSState]):
             steps *= 1 + small**2
         if loss.kink is not None:
             steps *= _KINKED
+        if task.only_neurons and op.n_gates == 1:
+            steps = _LONG * task.decades * max(task.hardship, 0.35)
         calls = _CALLS if op.gated_rows is not None else _BATCHES * _CALLS
         each = self._step_work(task) + 2 * look / self._rest(task) + calls + task.intercept
         axes = 16.0 * op.p**3 if op.p <= MOST_AXES else 0.0
