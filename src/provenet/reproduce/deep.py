@@ -62,14 +62,14 @@ def run(run: Run, deep: Deep) -> Findings:
         f"{images.name}, {len(images.X)}, {deep.stages} stages, {deep.neurons} neurons, {deep.epochs} epochs, "
         f"{' '.join(deep.augment) or 'as they are'}"
     )
-    found: dict[int, Piece] = {}
-    for m in ranks:
-        if m == ranks[1]:  # what the first is compared with comes before others
-            at_once = run.piece(f"{about}, end to end", lambda: _at_once(images, deep, sum(found[ranks[0]]["cpu"])))
+    first, *others = ranks
+    found = {first: run.piece(f"{about}, m = {first}", lambda: grown(images, deep, first, run, certify=False))}
+    at_once = run.piece(f"{about}, end to end", lambda: _at_once(images, deep, sum(found[first]["cpu"])))
+    for m in others:
         found[m] = run.piece(f"{about}, m = {m}", lambda m=m: grown(images, deep, m, run, certify=False))  # type: ignore[misc]
     if deep.prove:
-        key = f"{about}, m = {ranks[0]}, proven"
-        found[ranks[0]] = run.piece(key, lambda: grown(images, deep, ranks[0], run, certify=True))
+        key = f"{about}, m = {first}, proven"
+        found[first] = run.piece(key, lambda: grown(images, deep, first, run, certify=True))
     tables = (_by_stage(found), _totals(found, at_once, deep))
     pictures = {"accuracy-by-stage": _picture(found, at_once, deep)}
     return Findings(tables, pictures, _words(found, at_once, deep, images), {"layerwise": found, "end to end": at_once})
