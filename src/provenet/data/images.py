@@ -50,7 +50,7 @@ def load_images(path: str | Path) -> ImageSet:
     kind = cifar.batches_in(path)
     if kind is not None:
         training, test, labels = kind
-        parts = (cifar.read_batches(path, names, labels) for names in (training, test))
+        parts = [cifar.read_batches(path, names, labels) for names in (training, test)]
         name = cifar.official_name(path, (*training, *test))
         return ImageSet(*parts, name or f"CIFAR-{10 if labels == 1 else 100} files of no official set")
     if cifar.is_pickled(path):
