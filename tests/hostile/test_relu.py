@@ -158,8 +158,12 @@ def test_settings_refused_by_name() -> None:
     for beta in (0, -1.0, np.nan, np.inf):
         with pytest.raises(ValueError, match="beta: "):
             pn.formulate("mlp", PLANE, TARGETS[:10], "relu", gates="all", beta=beta)
-    with pytest.raises(ValueError, match="gates: 'all' needs a table of rows, which block 'attention' has not"):
-        pn.formulate("attention", np.ones((4, 3, 2)), np.ones((4, 2)), "relu", gates="all")
+    with pytest.raises(ValueError, match=r"gates: 'all' would enumerate up to .* arrangements"):
+        pn.formulate("attention", draw.standard_normal((4, 3, 3)), np.ones((4, 2)), "relu", gates="all")
+    with pytest.raises(
+        ValueError, match=r"gates: 'all' needs a table of rows, and that of block 'attention' .* too large"
+    ):
+        pn.formulate("attention", np.ones((4, 400, 3)), np.ones((4, 2)), "relu", gates="all")
     with pytest.raises(ValueError, match="gates: 'all' enumerates the arrangements of ReLU"):
         pn.formulate("mlp", PLANE, TARGETS[:10], "gated_relu", gates="all")
 

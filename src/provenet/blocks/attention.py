@@ -9,7 +9,7 @@ from torch import Tensor
 
 from provenet import batches
 from provenet import nn as modules
-from provenet.blocks.base import Block, check_tokens
+from provenet.blocks.base import Block, check_tokens, written_down
 from provenet.blocks.rows import Rows
 from provenet.nn.attention import attend
 from provenet.nn.settings import AttentionScale
@@ -47,12 +47,20 @@ class SelfAttention(AttentionScale, Block):
             out[some] = attend(x, vectors, x).transpose(2, 3)
         return out.flatten(1, 2)
 
+    def rows(self, X: Tensor) -> Tensor | None:
+        return written_down(self, X)
+
     def some_rows(self, X: Tensor, index: Tensor) -> Tensor:
         """x_t ⊗ x_r of sample i, for index (i·s + t)·s + r."""
         s = X.shape[1]
         tokens = X.flatten(0, 1)
         query, key = tokens[index // s], tokens[index // s**2 * s + index % s]
         return (query.unsqueeze(-1) * key.unsqueeze(-2)).flatten(-2)
+
+    def row_noise(self, X: Tensor) -> Tensor:
+        """That of `noise`, of unit vectors at most, and of the products that rows are."""
+        size = torch.linalg.vector_norm(X, dim=2)
+        return ((2 * X.shape[2] + 12) * torch.finfo(X.dtype).eps * size[:, :, None] * size[:, None, :]).flatten()
 
     def noise(self, X: Tensor, vectors: Tensor) -> Tensor:
         """Two sums of d products, one after the other: 2d roundings and those of the products."""

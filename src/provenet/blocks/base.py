@@ -16,6 +16,8 @@ from provenet.blocks.rows import Rows
 from provenet.operators import Operator
 from provenet.variable import Factors, Neurons
 
+_TABLE_NUMBERS = 2**22  # of rows that are written down though the block need not
+
 
 class Block(ABC):
     """A frozen dataclass of settings that ties an operator to a module.
@@ -115,6 +117,13 @@ class Block(ABC):
     def settings(self) -> Mapping[str, Any]:
         """What distinguishes this block from another of its name; JSON-ready."""
         return asdict(self)  # type: ignore[call-overload]
+
+
+def written_down(block: Block, X: Tensor) -> Tensor | None:
+    """Φ (n·ρ, p) of a block that picks its rows one by one, where that is little."""
+    p = block.some_rows(X[:1], torch.zeros(1, dtype=torch.long)).shape[1]
+    count = len(X) * block.sides(X[:1], X.new_zeros(1, p)).shape[1]
+    return block.some_rows(X, torch.arange(count)) if count * p <= _TABLE_NUMBERS else None
 
 
 def check_tokens(name: str, X: Tensor) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from provenet import nn as modules
-from provenet.blocks.base import Block, check_tokens
+from provenet.blocks.base import Block, check_tokens, written_down
 from provenet.blocks.rows import Rows
 from provenet.nn.fourier import correlate, spectrum
 from provenet.nn.settings import InGroups, OnGrid
@@ -40,6 +40,9 @@ class FNO(OnGrid, Block):
     def sides(self, X: Tensor, vectors: Tensor) -> Tensor:
         return correlate(spectrum(X, self.grid), vectors, self.grid)
 
+    def rows(self, X: Tensor) -> Tensor | None:
+        return written_down(self, X)
+
     def some_rows(self, X: Tensor, index: Tensor) -> Tensor:
         """X_i, its tokens shifted by t in a circle, for index i·s + t."""
         s = X.shape[1]
@@ -48,6 +51,9 @@ class FNO(OnGrid, Block):
         row = (shift // width + token // width) % height
         column = (shift % width + token % width) % width
         return X[(index // s).unsqueeze(-1), row * width + column].flatten(-2)
+
+    def row_noise(self, X: Tensor) -> Tensor:
+        return self.noise(X, torch.eye(1, X.shape[1] * X.shape[2], dtype=X.dtype)).flatten()
 
     def noise(self, X: Tensor, vectors: Tensor) -> Tensor:
         # an FFT errs by its signal's length, at any entry: three of them as in `FourierOperator.depth`, and sums over d

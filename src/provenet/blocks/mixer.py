@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from provenet import nn as modules
-from provenet.blocks.base import Block, check_tokens
+from provenet.blocks.base import Block, check_tokens, written_down
 from provenet.blocks.rows import Rows
 from provenet.nn.mixer import mix_tokens
 from provenet.operators import Operator
@@ -37,6 +37,9 @@ class Mixer(Block):
 
     def sides(self, X: Tensor, vectors: Tensor) -> Tensor:
         return mix_tokens(X, vectors).permute(0, 2, 3, 1).flatten(1, 2)
+
+    def rows(self, X: Tensor) -> Tensor | None:
+        return written_down(self, X)
 
     def some_rows(self, X: Tensor, index: Tensor) -> Tensor:
         """X_i[:, f] in row t of W₁, for index (i·s + t)·d + f."""

@@ -69,6 +69,7 @@ class ImplicitCones(Region):
     rows: ImplicitRows
     signs: Tensor
     inside: Tensor
+    doubt: float = 0.0
 
     def restrict(self, gates: Tensor) -> ImplicitCones:
         return replace(self, signs=self.signs[gates], inside=self.inside[gates])

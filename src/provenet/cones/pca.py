@@ -1,8 +1,8 @@
 """Cone-constrained PCA: max ‖Gᵀu‖ over ‖u‖ ≤ 1, Ku ≥ 0, bounded from both sides (CP §3.2).
 
 NP-hard in general.  Exact for one output (a projection) and in up to three dimensions (faces).  Else: a local search
-from many starts below; above, the cheapest of three bounds that settles it: the spectral norm, the dual of the
-copositive relaxation, branch and bound.
+from many starts below; above, the cheapest of the bounds that settles it: the spectral norm, the dual of the
+copositive relaxation, by few pairs or in many dimensions by all, and branch and bound.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from torch import Tensor
 from provenet import deadline
 from provenet.cones.base import Table
 from provenet.cones.branch import MOST_OUTPUTS, branch_and_bound, output_rank
+from provenet.cones.doubly import doubly_bounded
 from provenet.cones.exact import largest_in_cones
 from provenet.cones.projection import project
 from provenet.cones.relaxation import relaxed
@@ -26,6 +27,7 @@ _TOLERANCE = 1e-9  # bounds closer than this, relatively, are one number
 _HAIR = 1e-7  # of ‖g‖: unit rows violated by no more come from rounding
 _A_HAIR_BELOW = 1 - 1e-9  # more than rounding adds to a bound
 _FEW_OUTPUTS = 4  # directions of outputs up to which branch and bound comes first
+_MANY = 32  # dimensions from which all pairs of facets at once are quicker than few of them, one after the other
 _NODES = 2_000  # of branch and bound, for each gate that the cheaper bounds leave open
 _MOST_NODES = 60_000  # for all gates together
 _TOGETHER = 128  # gates relaxed at a time
@@ -146,7 +148,11 @@ def _bounded(
         for gates in open_gates().split(_TOGETHER):
             if deadline.over():
                 return
-            tight = relaxed(cones.restrict(gates), G[gates], u[gates], suffices(lower)[gates])
+            some, goal = cones.restrict(gates), suffices(lower)[gates]
+            if G.shape[1] < _MANY:
+                tight = relaxed(some, G[gates], u[gates], goal)
+            else:
+                tight = doubly_bounded(some, G[gates], lower[gates], goal)
             decided[gates[tight < upper[gates]]] = BOUNDS.index("relaxation")
             upper[gates] = torch.minimum(upper[gates], tight)
 

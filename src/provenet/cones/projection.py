@@ -2,7 +2,8 @@
 
 Dual active sets (Lawson and Hanson 1974): the projection of g is u = g + Σ_{r ∈ A} λ_r s_r Φ_r with λ ≥ 0 on a few
 tight rows A, at most p of them.  A step of all problems is one product with Φ, to find the row each violates most, and
-one batch of small systems; in many dimensions a guess of the tight rows comes first.  Whatever its accuracy, λ ≥ 0
+one batch of small systems; in many dimensions a guess of the tight rows comes first, and rows that fall into parts are
+projected on part by part.  Whatever its accuracy, λ ≥ 0
 gives ‖g + Kᵀλ‖ ≥ ‖Proj_K g‖: multipliers always certify.
 """
 
@@ -13,9 +14,11 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from provenet import deadline
 from provenet.cones.guess import tight_rows
+from provenet.cones.parts import Part, parts_of
 
 _VIOLATED = 1e-12  # of ‖g‖: a unit row may be violated by so little
 _OFF = 1e-9  # and where one is by more, the rows that a search began with were not for it
@@ -106,6 +109,9 @@ def project(
     this is taken as it is; the projection is shorter still.  A deadline ends the search: ``violation`` then tells that
     points are outside, and multipliers still certify.
     """
+    parts = parts_of(unit_rows) if isinstance(unit_rows, Tensor) else None
+    if parts is not None:
+        return _by_parts(parts, unit_rows.shape[0], signs, g, start)
     active = _Active.empty(g, min(g.shape[1], unit_rows.shape[0]) + 1)
     if start is not None:
         _resume(active, start.rows, start.multipliers)
@@ -120,6 +126,35 @@ def project(
             nothing = _Active.empty(g[again], active.row.shape[1])
             found = found.replaced(again, _searched(unit_rows, signs[again], g[again], nothing, enough))
     return found
+
+
+def _by_parts(parts: list[Part], count: int, signs: Tensor, g: Tensor, start: Warm | Projection | None) -> Projection:
+    """The projection on a product of cones; copies of one table are one batch."""
+    point, found, worst = g.clone(), [], g.new_zeros(len(g))
+    for part in parts:
+        (K, N), B = part.rows.shape, len(g)
+        begun = None if start is None else _own(part, count, start)
+        one = project(part.table, signs[:, part.rows].reshape(B * K, N), g[:, part.columns].reshape(B * K, -1), begun)
+        point[:, part.columns] = one.point.view(B, K, -1)
+        rows = torch.gather(part.rows.expand(B, K, N).reshape(B * K, N), 1, one.rows)
+        found.append([x.reshape(B, -1) for x in (rows, one.multipliers, one.signs)])
+        worst = torch.maximum(worst, one.violation.view(B, K).amax(1))
+    row, lam, used = (torch.cat(of_all, 1) for of_all in zip(*found, strict=True))
+    tight = torch.argsort((lam > 0).to(torch.uint8), dim=1, descending=True, stable=True)
+    tight = tight[:, : min(g.shape[1], count) + 1]  # as wide as that of all rows at once
+    room = (0, min(g.shape[1], count) + 1 - tight.shape[1])
+    row, lam, used = (pad(torch.gather(x, 1, tight), room) for x in (row, lam, used))
+    return Projection(point, row, lam, used, worst)
+
+
+def _own(part: Part, count: int, start: Warm | Projection) -> Warm:
+    """Of rows (B, m) and their multipliers those of each copy, (B·K, m), in the numbers of its own table."""
+    K, N = part.rows.shape
+    place = start.rows.new_full((K, count), -1)
+    place.scatter_(1, part.rows, torch.arange(N, device=place.device).expand(K, N))
+    local = place[:, start.rows].transpose(0, 1)  # (B, K, m)
+    lam = torch.where(local >= 0, start.multipliers[:, None], 0.0)
+    return Warm(local.clamp_min(0).flatten(0, 1), lam.flatten(0, 1))
 
 
 def _searched(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, active: _Active, enough: float) -> Projection:

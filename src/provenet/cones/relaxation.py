@@ -52,20 +52,36 @@ def relaxed(cones: Table, G: Tensor, u: Tensor, target: Tensor) -> Tensor:
     best = torch.full_like(size, 1 + depth)
     p = G.shape[1]
     unit = torch.bmm(G, G.mT) / size[:, None, None]
-    best = torch.minimum(best, _remembered(cones, unit, depth))
+    best = torch.minimum(best, _known(cones, unit, size, depth))
     open_ = torch.nonzero(best > goal).flatten()
     if open_.numel() and deadline.affords(len(open_) * a_step(2 * p, p)):
-        found = _Rounds(cones.restrict(open_), unit[open_], u[open_], goal[open_], depth).bound()
-        best[open_] = torch.minimum(best[open_], found)
+        rounds = _Rounds(cones.restrict(open_), unit[open_], u[open_], goal[open_], depth)
+        best[open_] = torch.minimum(best[open_], rounds.bound())
+        remember(rounds.cones, rounds.total, rounds.weight, size[open_])
     return (best.clamp_min(0) * size).sqrt() * (1 + 4 * eps)
 
 
-def _remembered(cones: Table, R: Tensor, depth: float) -> Tensor:
-    """Squares (B,) of what Σ S sym(abᵀ) of the last time proves for R (B, p, p); infinite where there is none."""
+def remember(cones: Table, total: Tensor, weight: Tensor, size: Tensor) -> None:
+    """Keeps Σ S sym(abᵀ) (B, p, p) and Σ S·weight (B,) for the next time, both in units of ``size`` (B,)."""
+    if cones.recall is not None:
+        cones.recall.write(_SUM, total * size[:, None, None])
+        cones.recall.write(_WEIGHT, weight * size)
+
+
+def remembered(cones: Table, G: Tensor) -> Tensor:
+    """What the sum of pairs that was kept proves of max ‖G_kᵀu‖ (B,); infinite where there is none."""
+    size = torch.linalg.svdvals(G)[:, 0].square().clamp_min(1e-300)
+    depth = 8 * (sum(G.shape[1:]) + cones.rows.shape[0] + 4) * torch.finfo(G.dtype).eps
+    square = _known(cones, torch.bmm(G, G.mT) / size[:, None, None], size, depth)
+    return (square.clamp_min(0) * size).sqrt() * (1 + 4 * torch.finfo(G.dtype).eps)
+
+
+def _known(cones: Table, R: Tensor, size: Tensor, depth: float) -> Tensor:
+    """Squares (B,), in units of ``size`` (B,), as R (B, p, p) is; infinite where nothing is known."""
     total, weight = (None if cones.recall is None else cones.recall.note(name) for name in (_SUM, _WEIGHT))
     if total is None or weight is None:
-        return torch.full_like(R[:, 0, 0], torch.inf)
-    top = torch.linalg.eigvalsh(R + total)[:, -1] + depth * (1 + weight)
+        return torch.full_like(size, torch.inf)
+    top = torch.linalg.eigvalsh(R + total / size[:, None, None])[:, -1] + depth * (1 + weight / size)
     return torch.where(weight > 0, top, torch.inf)
 
 
@@ -104,9 +120,6 @@ class _Rounds:
                 open_, pairs, S, more = open_[violated], pairs.select(violated), S[violated], more.select(violated)
             accuracy = max(accuracy * _FINER, _LAST)
             pairs, S = _joined(pairs, S, more)
-        if self.cones.recall is not None:
-            self.cones.recall.write(_SUM, self.total)
-            self.cones.recall.write(_WEIGHT, self.weight)
         return self.best
 
     def _proves(self, pairs: Pairs, S: Tensor, gates: Tensor) -> Tensor:

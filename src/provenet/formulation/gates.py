@@ -111,13 +111,16 @@ def _inside(on: OnData, gates: Gates) -> Gates:
 
 
 def _all_arrangements(on: OnData, alone: bool) -> Gates:
-    """Every arrangement but the one that closes all rows; ``alone``: of orthogonal rows the open one is enough."""
-    if on.table is None:
+    """Every arrangement, of each group, but the one that closes all rows; ``alone``: of orthogonal rows the open one is
+    enough."""
+    tables = [rows.table for rows in on.groups]
+    written = [table.rows for table in tables if table is not None]
+    if len(written) < len(tables):
         raise ValueError(
-            f"gates: 'all' needs a table of rows, which block {on.block.name!r} has not; sample some instead."
+            f"gates: 'all' needs a table of rows, and that of block {on.block.name!r} on this X is too large; sample "
+            "some arrangements instead, e.g. gates=100."
         )
-    rows = on.table.rows
-    stretch = spike_free_stretch(rows) if alone else None
+    stretch = spike_free_stretch(written[0]) if alone and len(written) == 1 else None
     if stretch is not None:
-        return Gates(*open_gate(rows), stretch=stretch)
-    return Gates(*distinct_gates(*arrangements(rows)))
+        return Gates(*open_gate(written[0]), stretch=stretch)
+    return _together([distinct_gates(*arrangements(rows)) for rows in written])

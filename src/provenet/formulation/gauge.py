@@ -19,7 +19,10 @@ def gauge_for(statement: Statement, on: OnData, gates: Gates) -> Gauge:
         return gauge_of(statement.penalty, on.p, on.q)
     assert gates.vectors is not None
     if on.table is None:
-        return ConeNuclear(implicit_cones(on, gates))
+        region = implicit_cones(on, gates)
+        if statement.complete:
+            region = replace(region, doubt=max(doubt(rows.table.rows) for rows in on.groups if rows.table is not None))
+        return ConeNuclear(region)
     cones = Cones.of(on.table.rows, gates.patterns, gates.vectors, on.table.noise)
     if gates.stretch is not None:
         return SpikeFree(cones, stretch=gates.stretch)

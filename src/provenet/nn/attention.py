@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Unpack
 
-from provenet.nn.base import Neurons, OnTokens, in_precision_of
+from provenet.nn.base import Neurons, OnTokens, in_precision_of, read_out
 from provenet.nn.settings import AttentionScale
 
 
@@ -64,6 +64,9 @@ class SelfAttention(OnTokens):
     def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
         """X W Xᵀ for every head, (b, s, N, s)."""
         return attend(x, weights, x)
+
+    def predicted(self, x: Tensor, hidden: Tensor) -> Tensor:
+        return read_out(self.output(x, hidden), self.readout)
 
     def output(self, x: Tensor, hidden: Tensor) -> Tensor:
         """Σ_j H_j X W₂ⱼ, (b, m, c), for hidden values (b, m, N, s) of m queries."""

@@ -125,6 +125,10 @@ class TwoLayer(nn.Module):
     def output(self, x: Tensor, hidden: Tensor) -> Tensor:
         """Σ_j B(h_j, v_j) of the hidden values."""
 
+    def predicted(self, x: Tensor, hidden: Tensor) -> Tensor:
+        """What the network says, but for its bias, for activated hidden values: `output`, read out."""
+        return self.output(x, hidden)
+
     def forward(self, x: Tensor) -> Tensor:
         x = self.lift(in_precision_of(self.first, x))
         return self.biased(self.output(x, self.activated(x, self.hidden(x, self.first))))

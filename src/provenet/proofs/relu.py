@@ -2,7 +2,7 @@
 
 Where all arrangements can be enumerated, they are.  Where they cannot, the strongest pull of any neuron is bounded over
 all u at once (`provenet.polar.everywhere`): still a lower bound on every such network, if a looser one.  A block whose
-Φ is no table of rows (attention, mixer, Fourier) is judged among networks with the activation patterns of its own.
+Φ is no table of rows (B-FNO, and others where it is too large) is judged among networks with the activation patterns of its own.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def row_weights(problem: Problem, theta: Tensor) -> Tensor:
         one, two = (module.hidden(lifted, torch.zeros(k, op.p, dtype=torch.float64)).shape for k in (1, 2))
         neuron = next(axis for axis, (a, b) in enumerate(zip(one, two, strict=True)) if a != b)
         hidden = module.hidden(lifted, neurons.left).detach().requires_grad_()
-        (grad,) = torch.autograd.grad((module.output(lifted, hidden) * slope).sum(), hidden)
+        (grad,) = torch.autograd.grad((module.predicted(lifted, hidden) * slope).sum(), hidden)
         parts.append(grad.movedim(neuron, -1).reshape(-1, op.q))
     return torch.cat(parts)
 

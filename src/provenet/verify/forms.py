@@ -40,6 +40,10 @@ class Rows:
     def hidden(self, rows: Array, first: Array) -> Array:
         return rows @ first.T
 
+    def table(self, rows: Array) -> Array:
+        """Φ_i written down, (b, ρ, p)."""
+        return rows
+
     def outputs(self, rows: Array, hidden: Array, second: Array) -> Array:
         return hidden @ second
 
@@ -194,6 +198,10 @@ class Attention(Rows):
         W = first.reshape(-1, d, d)
         return np.einsum("ita,jab,irb->itrj", X, W, self.scale * X, optimize=True).reshape(n, s * s, -1)
 
+    def table(self, X: Array) -> Array:
+        n, s, d = X.shape
+        return np.einsum("ita,irb->itrab", X, self.scale * X).reshape(n, s * s, d * d)
+
     def outputs(self, X: Array, hidden: Array, second: Array) -> Array:
         n, s, d = X.shape
         values = np.einsum("ire,jec->irjc", X, second.reshape(len(second), d, second.shape[1] // d), optimize=True)
@@ -221,6 +229,10 @@ class Mixer(Rows):
         n, s, d = X.shape
         W = first.reshape(-1, s, s)
         return np.einsum("jtr,irf->itfj", W, X, optimize=True).reshape(n, s * d, -1)
+
+    def table(self, X: Array) -> Array:
+        n, s, d = X.shape
+        return np.einsum("tu,irf->itfur", np.eye(s), X).reshape(n, s * d, s * s)
 
     def outputs(self, X: Array, hidden: Array, second: Array) -> Array:
         n, s, d = X.shape

@@ -15,6 +15,7 @@ from provenet.verify.types import Statement
 
 Array = NDArray[np.float64]
 _ENOUGH = 1 + 1e-4  # times β: polars that need not be bounded better
+_MOST_WORK = 3e6  # rows of a cone times the square of their length: beyond, the relaxation takes minutes
 Bound = tuple[float, bool]  # and whether it is the number itself
 
 
@@ -29,7 +30,7 @@ def polar(samples: Samples, groups: Groups, theta: Array, statement: Statement) 
 
 def _of_group(samples: Samples, groups: Groups, b: int, theta: Array, statement: Statement, enough: float) -> Bound:
     sizes = groups.first.shape[1], groups.second.shape[1]
-    table = samples.table() if statement.relu and groups.count == 1 else None
+    table = samples.table(groups, b) if statement.relu else None
     vectors = groups.judged(b)
     if statement.all_arrangements:
         if sizes[0] != 2 or table is None:
@@ -84,7 +85,7 @@ def _in_cones(slopes: Array, vectors: Array, table: Array, norms: tuple[float, f
         for G in slopes[k].T[:, :, None] if norms[1] == 1 else slopes[k][None]:
             bound = cone_bound(G, cone)
             reached = is_reached(G, cone, bound)
-            if bound > max(found, enough) and not reached:
+            if bound > max(found, enough) and not reached and cone.size * len(G) <= _MOST_WORK:
                 bound = min(bound, narrow_bound(G, cone, vectors[k], max(found, enough)))
             if bound > found:
                 found, exact = bound, reached

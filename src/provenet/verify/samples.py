@@ -12,6 +12,7 @@ from provenet.verify.groups import Groups
 
 Array = NDArray[np.float64]
 _BATCH_NUMBERS = 2**17  # of X at a time
+_TABLE_NUMBERS = 2**26  # of Φ, at most
 
 
 class Samples:
@@ -73,12 +74,13 @@ class Samples:
             return theta
         return self._share(rows, tokens)[:, :, None] * theta[:, None, :]
 
-    def table(self) -> Array | None:
-        """The rows of Φ, of unit length, without those of zeros; None where hidden values are no such table's."""
-        if type(self.form).hidden is not Rows.hidden:
+    def table(self, groups: Groups, b: int) -> Array | None:
+        """The rows of Φ of a group, of unit length, without those of zeros; None where they are too many."""
+        one = self.form.prepare(groups.columns(self.X[:1].astype(np.float64), b))
+        if self.form.rho(one) * groups.first.shape[1] * len(self.X) > _TABLE_NUMBERS:
             return None
-        prepared = [self.form.prepare(x) for _, x in self.batches()]
-        rows = np.concatenate([part.reshape(-1, part.shape[2]) for part in prepared])
+        written = [self.form.table(self.form.prepare(groups.columns(x, b))) for _, x in self.batches()]
+        rows = np.concatenate([part.reshape(-1, part.shape[2]) for part in written])
         size = np.abs(rows).max(axis=1)
         rows = rows[size > 0] / size[size > 0, None]
         return rows / np.linalg.norm(rows, axis=1, keepdims=True)

@@ -62,9 +62,11 @@ class Momentum:
 class Preconditioned:
     """U_k ← U_k − η∇_U(V_kᵀV_k + εI)⁻¹, V_k ← V_k − η∇_V(U_kᵀU_k + εI)⁻¹, gate by gate (Zhang et al. 2023).
 
-    ε falls with the gradient, ε = (‖∇‖/ℓ)² with ℓ a Lipschitz constant of the convex objective's gradient: it has the
-    units of UᵀU, and vanishes at a stationary point.  η starts at 1/ℓ, doubles after each step and is halved until
-    the objective falls by a tenth of what the gradient promises.
+    ε = (‖∇‖/ℓ)² + ηβ, with ℓ a Lipschitz constant of the convex objective's gradient.  The first part has the units of
+    UᵀU, and vanishes at a stationary point.  The second is weight decay's: in gates that the optimum leaves empty V_k
+    goes to zero, and with it VᵀV; there η∇_U(VᵀV + ηβI)⁻¹ is about U, which is the step to zero, and without ηβ it would
+    be many times that, so that η had to be tiny for all gates.  η starts at 1/ℓ, doubles after each step and is halved
+    until the objective falls by a tenth of what the gradient promises.
     """
 
     lipschitz: float
@@ -73,18 +75,19 @@ class Preconditioned:
     def step(self, program: Program, at: Place) -> tuple[Place, Preconditioned]:
         factors, p = at.factors, at.factors.left.shape[1]
         slope = gradient(program, at)
-        damping = (float(torch.linalg.vector_norm(slope)) / self.lipschitz) ** 2
+        least = (float(torch.linalg.vector_norm(slope)) / self.lipschitz) ** 2
         groups = ByGate(factors.gate)
-        direction = torch.cat(
-            [
-                _precondition(groups, slope[:, :p], factors.right, damping),
-                _precondition(groups, slope[:, p:], factors.left, damping),
-            ],
-            dim=1,
-        )
-        promised = float((slope * direction).sum())
         rate = 2 * self.rate
         for _ in range(_BACKTRACKS):
+            damping = least + rate * program.beta
+            direction = torch.cat(
+                [
+                    _precondition(groups, slope[:, :p], factors.right, damping),
+                    _precondition(groups, slope[:, p:], factors.left, damping),
+                ],
+                dim=1,
+            )
+            promised = float((slope * direction).sum())
             there = place(program, shifted(factors, -rate * direction))
             if there.value <= at.value - 0.1 * rate * promised:
                 return there, replace(self, rate=rate)

@@ -1,0 +1,55 @@
+"""The copositive bound by all pairs of facets at once, in many dimensions: a bound, and a tight one."""
+
+from __future__ import annotations
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import torch
+
+from provenet.cones import Cones, cone_pca, project
+from provenet.cones.doubly import doubly_bounded
+from provenet.cones.search import climb
+from tests.cones.test_parts import product
+from tests.cones.test_relaxation import posed
+
+
+def test_it_comes_down_to_the_relaxation_of_cvxpy_and_not_below() -> None:
+    cones, G = posed(14, 5, 4, gates=3, seed=2)
+    found = climb(cones, G)
+    upper = doubly_bounded(cones, G, found.value, torch.zeros_like(found.value))
+    for k in range(len(G)):
+        K, square = (cones.rows * cones.signs[k][:, None]).numpy(), (G[k] @ G[k].T).numpy()
+        U = cp.Variable((5, 5), PSD=True)
+        best = cp.Problem(cp.Maximize(cp.trace(square @ U)), [cp.trace(U) == 1, K @ U @ K.T >= 0])
+        value = float(np.sqrt(best.solve(solver=cp.CLARABEL)))
+        assert value * (1 - 1e-6) <= float(upper[k]) <= 1.02 * value
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_unit_vector_of_a_cone_is_above_it(seed: int) -> None:
+    cones, G = posed(40, 6, 5, gates=4, seed=seed)
+    upper = doubly_bounded(cones, G, torch.zeros(4, dtype=G.dtype), torch.zeros(4, dtype=G.dtype))
+    draw = torch.Generator().manual_seed(seed)
+    for _ in range(20):
+        u = project(cones.rows, cones.signs, torch.randn(4, 6, generator=draw, dtype=torch.float64)).point
+        length = torch.linalg.vector_norm(u, dim=1)
+        pull = torch.linalg.vector_norm(torch.bmm(u[:, None], G), dim=(1, 2))
+        assert bool(((pull <= upper * length * (1 + 1e-9)) | (length < 1e-9)).all())
+    assert bool((climb(cones, G).value <= upper).all())
+
+
+def test_products_of_narrow_cones_are_bounded_closely_where_few_pairs_were_not() -> None:
+    """The mixer's cones: 36 dimensions, more outputs than a branch and bound takes."""
+    rows = product(6, 60)
+    draw = torch.Generator().manual_seed(0)
+    inside = torch.randn(2, 36, generator=draw, dtype=torch.float64)
+    cones = Cones.of(rows, inside @ rows.T >= 0, inside).remembering()
+    theta = torch.randn(len(rows), 8, generator=draw, dtype=torch.float64)
+    G = torch.stack([(rows * (row > 0)[:, None]).T @ theta for row in inside @ rows.T])
+    found = cone_pca(cones, G, tolerance=0.02)
+    assert bool((found.lower <= found.upper).all())
+    assert float((found.upper / found.lower).max()) <= 1.05
+    assert float((torch.linalg.svdvals(G)[:, 0] / found.lower).max()) > 1.2
+    again = doubly_bounded(cones, G, found.lower, found.upper * (1 + 1e-9))
+    torch.testing.assert_close(again, found.upper, rtol=1e-6, atol=0)
