@@ -23,14 +23,13 @@ from provenet.reproduce.experiment import Findings, Piece, Run, Table
 
 _COLOURS = {1: "#3b6fb6", 2: "#d9822b", 4: "#4b9a5b"}
 _PART = 500  # samples at a time
-_TOL = 1e-2  # of stages small enough to be solved as a whole
 
 
 @dataclass(frozen=True)
 class Deep:
     """stages: how many; neurons: of each, m behind each of neurons/m gates.  paper: its accuracy by m, in %, and that
     of a CNN trained end to end.  where: the data can be had.  prove: whether the stages of the first m are
-    certified."""
+    certified; tol: of stages small enough to be solved as a whole."""
 
     name: str
     stages: int
@@ -42,9 +41,10 @@ class Deep:
     where: str
     beta: str = "1e-3mean"
     prove: bool = True
+    tol: float = 1e-3
 
     def in_small(self) -> Deep:
-        return Deep(self.name, 3, 4, 4, (), self.paper, self.paper_end_to_end, self.where, "3e-2mean", prove=True)
+        return Deep(self.name, 3, 4, 4, (), self.paper, self.paper_end_to_end, self.where, "3e-2mean", tol=1e-2)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def grown(images: Images, deep: Deep, m: int, run: Run, certify: bool) -> Piece:
         validation_fraction=None,
         early_stopping=False,
         certify=certify,
-        tol=_TOL,
+        tol=deep.tol,
         checkpoint=folder,
         resume=folder is not None,
         cache="2GB",
