@@ -50,9 +50,9 @@ def load_images(path: str | Path) -> ImageSet:
     kind = cifar.batches_in(path)
     if kind is not None:
         training, test, labels = kind
-        parts = [cifar.read_batches(path, names, labels) for names in (training, test)]
+        rows, judged = (cifar.read_batches(path, names, labels) for names in (training, test))
         name = cifar.official_name(path, (*training, *test))
-        return ImageSet(*parts, name or f"CIFAR-{10 if labels == 1 else 100} files of no official set")
+        return ImageSet(rows, judged, name or f"CIFAR-{10 if labels == 1 else 100} files of no official set")
     if cifar.is_pickled(path):
         raise ValueError(
             f"{path}: these are CIFAR's Python batches, pickles, which can run code and are not opened; take the "
