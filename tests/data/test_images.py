@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import struct
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,11 @@ def test_cifar(tmp_path: Path, kind: Any, classes: int) -> None:
         images[name] = X, y[:, -1]
         (tmp_path / name).write_bytes(np.concatenate([y, X.reshape(2, -1)], axis=1).tobytes())
     found = load_images(tmp_path)
-    assert found.name.startswith(f"CIFAR-{classes}")
+    assert found.name == f"CIFAR-{classes} files of no official set"
+    digests = [hashlib.sha1((tmp_path / name).read_bytes()).hexdigest() for name in (*training, *test)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(cifar.OFFICIAL, "CIFAR-N", tuple(digests))
+        assert load_images(tmp_path).name == "CIFAR-N"
     assert np.array_equal(found.training[0], np.concatenate([images[name][0] for name in training]))
     assert np.array_equal(found.training[1], np.concatenate([images[name][1] for name in training]))
     assert np.array_equal(found.test[0], images[test[0]][0])
@@ -94,7 +99,7 @@ def test_cifar(tmp_path: Path, kind: Any, classes: int) -> None:
     with pytest.raises(ValueError, match="no whole number of images"):
         load_images(tmp_path)
     (tmp_path / test[0]).unlink()
-    with pytest.raises(FileNotFoundError, match="it is missing"):
+    with pytest.raises(FileNotFoundError, match=r"it is missing.*kriz/cifar.html"):
         load_images(tmp_path)
 
 

@@ -82,3 +82,8 @@ def test_a_share_of_beta_max() -> None:
     assert len(model.stages_) == 1  # nothing to pass on
     assert model.stages_[0].filters == 0
     refused("share of beta_max needs a stage that is posed", layers=small_layers(beta="0.1max")[:1])
+
+
+def test_torchrun_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
+    refused("stages are trained in one process.*without torchrun")

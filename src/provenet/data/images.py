@@ -50,10 +50,9 @@ def load_images(path: str | Path) -> ImageSet:
     kind = cifar.batches_in(path)
     if kind is not None:
         training, test, labels = kind
-        name = "CIFAR-10" if labels == 1 else "CIFAR-100"
-        return ImageSet(
-            cifar.read_batches(path, training, labels), cifar.read_batches(path, test, labels), f"{name} files"
-        )
+        rows, judged = (cifar.read_batches(path, names, labels) for names in (training, test))
+        name = cifar.official_name(path, (*training, *test))
+        return ImageSet(rows, judged, name or f"CIFAR-{10 if labels == 1 else 100} files of no official set")
     if cifar.is_pickled(path):
         raise ValueError(
             f"{path}: these are CIFAR's Python batches, pickles, which can run code and are not opened; take the "

@@ -32,6 +32,7 @@ from provenet.layerwise.settings import LayerwiseSettings
 from provenet.layerwise.shapes import check_shapes
 from provenet.layerwise.stage import StageTable, TrainedStage, digest_of_samples
 from provenet.nn import Layers
+from provenet.ranks.context import current, started_by_torchrun
 from provenet.statement import Statement
 
 
@@ -48,6 +49,11 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
 
     def fit(self, X: Any, y: Any) -> Any:
         """Train on X, a table (n, d), tokens (n, s, d) or images (n, channels, height, width), and y."""
+        if started_by_torchrun() or current() is not None:
+            raise ValueError(
+                f"{type(self).__name__}: stages are trained in one process, whose threads share the work; start it "
+                "without torchrun."
+            )
         if self.loss not in self.losses:
             known = " or ".join(map(repr, self.losses))
             raise ValueError(f"loss: {self.loss!r} is not one of {type(self).__name__}; choose {known}.")

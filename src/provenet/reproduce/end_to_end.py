@@ -41,8 +41,8 @@ def trained_at_once(
     network.eval()
     began = time.process_time()
     for k in range(_TRIED):  # no step is made
-        rows = slice(k * _BATCH, (k + 1) * _BATCH)
-        cross_entropy(network(_images(X[rows])), torch.from_numpy(code[rows])).backward()
+        first = slice(k * _BATCH, (k + 1) * _BATCH)
+        cross_entropy(network(_images(X[first])), torch.from_numpy(code[first])).backward()
     network.zero_grad()
     each = (time.process_time() - began) / _TRIED
     an_epoch = -(-len(X) // _BATCH)

@@ -10,12 +10,13 @@ from provenet.reproduce.experiment import Experiment
 CIFAR10 = Deep(
     "CIFAR-10",
     stages=5,
-    neurons=256,
-    epochs=8,
-    augment=("flip",),
+    neurons=160,
+    epochs=10,
+    augment=("flip", "crop"),
     paper={1: 80.9, 2: 81.1, 4: 81.5},
     paper_end_to_end=81.6,
     where="the binary version, www.cs.toronto.edu/~kriz/cifar.html",
+    prove=False,
 )
 
 LAYERWISE_CIFAR10 = Experiment(

@@ -195,11 +195,10 @@ def _picture(found: list[Piece], stages: int) -> Figure:
             mine = [piece for piece in found if piece["form"] == form]
             done = [piece for piece in mine if piece.get(name) is not None]
             axes.plot([p["stage"] for p in done], [p[name] / unit for p in done], "o-", color=colour, label=form)
-            if name == "bytes":
-                some = [piece for piece in mine if "needed" in piece]
-                axes.plot(
-                    [p["stage"] for p in some], [p["needed"] / unit for p in some], "x:", color=colour, label="refused"
-                )
+            refused = [piece for piece in mine if name == "bytes" and "needed" in piece]
+            if refused:
+                needed = [piece["needed"] / unit for piece in refused]
+                axes.plot([p["stage"] for p in refused], needed, "x:", color=colour, label=f"{form}, refused")
         axes.set(yscale="log", xlabel="stage", ylabel=label, xticks=range(1, stages + 1))
         axes.grid(alpha=0.2)
         axes.legend(frameon=False)
