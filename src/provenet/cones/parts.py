@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
@@ -46,7 +47,7 @@ def _found(rows: Tensor) -> list[Part] | None:
     if int(entry.sum()) > _SPARSE * entry.numel():
         return None
     row, column = torch.nonzero(entry, as_tuple=True)
-    edges = csr_array((torch.ones(len(row)).numpy(), (row.numpy(), N + column.numpy())), shape=(N + p, N + p))
+    edges = csr_array((np.ones(len(row)), (row.numpy(), N + column.numpy())), shape=(N + p, N + p))
     labels = torch.from_numpy(connected_components(edges, directed=False)[1])
     sides = labels[N:].unique()
     if len(sides) == 1:
