@@ -73,8 +73,9 @@ class Program(Placed, Generic[G_co]):
         return self._knowing(replace(self, beta=beta))
 
     def remembering(self) -> Program[G_co]:
-        """The same for one run: bounds of its polars may use what the ones before them have met."""
-        return self._knowing(replace(self, gauge=self.gauge.remembering()))
+        """The same for one run: bounds of its polars may use what the ones before them have met, and searches for a
+        free intercept begin where the one before ended; of other runs nothing is known."""
+        return self._knowing(replace(self, gauge=self.gauge.remembering(), loss=self.loss.forgetful()))
 
     def _knowing(self, other: Program[G_co]) -> Program[G_co]:
         """A program of the same β_max, which is not found once more."""
@@ -221,11 +222,17 @@ class Problem:
         """A network with the best free intercept for its neurons, where the problem has one."""
         if self.statement.free_intercept:
             network.bias = None
-            size = batch_size(self.block, network, self.X)
-            bias = self.loss.intercept(outputs_in_batches(network, self.X, self.mask, size))
+            bias = self.loss.intercept(torch.cat([self._outputs(network, rows) for rows in self.loss.shards.slices]))
             assert bias is not None
             network.bias = nn.Parameter(bias.to(network.first.dtype))
         return network
+
+    def _outputs(self, network: TwoLayer, rows: slice) -> Tensor:
+        """Of some samples in a row, in memory of their own if they are not all: the same whoever else has more."""
+        X, mask = self.X, self.mask
+        if rows.stop - rows.start < len(X):
+            X, mask = X[rows].clone(), None if mask is None else mask[rows].clone()
+        return outputs_in_batches(network, X, mask, batch_size(self.block, network, X))
 
     def neurons(self, network: nn.Module) -> Neurons:
         """The network's weights, checked to be of this problem's shape and activation; in the user's units."""

@@ -12,7 +12,9 @@ from torch import Tensor
 from provenet.blocks import CNN, MLP, Block, with_intercept
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, as_penalty, written
 from provenet.losses import LOSSES, Free, Loss, Shiftable
+from provenet.losses.ranked import RankedLoss
 from provenet.nn.base import check_activation, check_readout
+from provenet.ranks import Spread, Whole
 from provenet.word import Word
 
 ONE_OUTPUT_EACH: Penalty = (2.0, 1.0)
@@ -100,10 +102,16 @@ class Statement:
         """With β of a sum over n samples, where it was that of their ``mean``: β_mean = β/n."""
         return self.with_beta(self.beta * n) if mean else self
 
-    def make_loss(self, target: Tensor, weight: Tensor | None, mask: Tensor | None = None) -> Loss:
-        """The loss on targets (n, …, c), the samples with weights (n,), the tokens there that ``mask`` (n, s) says."""
+    def make_loss(
+        self, target: Tensor, weight: Tensor | None, mask: Tensor | None = None, shards: Whole | None = None
+    ) -> Loss:
+        """The loss on targets (n, …, c), the samples with weights (n,), the tokens there that ``mask`` (n, s) says.
+
+        shards: how the samples of all processes are cut, where they are spread over several."""
         try:
             loss = self.loss(target, weight, **self.loss_settings)
+            if isinstance(shards, Spread):
+                loss = RankedLoss.of(loss, shards)
             if self.free_intercept and isinstance(loss, Shiftable):
                 return Free(loss, mask if self.readout == "tokens" else None)
             return loss

@@ -57,3 +57,11 @@ def test_a_table_is_the_mlp_s_own_rows_with_ones_for_the_bias() -> None:
     assert table is not None
     assert table.in_units_of(1.0).tolist() == [[1.0, 2.0, 1.0], [0.5, -4.0, 1.0]]
     assert table.rows.dtype == torch.float64
+
+
+@pytest.mark.parametrize("block", [pn.MLP, pn.CNN])
+def test_an_intercept_is_there_or_not(block: Any) -> None:
+    """A damaged file may say anything; half an intercept would be half a column."""
+    for junk in (0.5, "yes", None):
+        with pytest.raises(ValueError, match="fit_intercept: it must be True or False"):
+            block(fit_intercept=junk)

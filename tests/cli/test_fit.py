@@ -291,11 +291,11 @@ def test_data_from_standard_input(flowers, tmp_path):
 def test_beta_by_short_trainings_is_told(run, flowers):
     told = run("fit", flowers, "-t", "kind", "--drop", "count", *FAST)
     assert told.code == 0
-    assert "beta chosen from 8 by short trainings on 3 folds in" in told.out
+    assert "beta chosen from 8 by short trainings on 6 folds in" in told.out
     asked = run("fit", flowers, "-t", "kind", "--drop", "count", *FAST, "--beta", "auto", "--json")
     search = asked.json["beta_search"]
     assert search["share"] in search["shares"]
-    assert np.shape(search["losses"]) == (3, len(search["shares"]))
+    assert np.shape(search["losses"]) == (6, len(search["shares"]))
     given = run("fit", flowers, "-t", "kind", "--drop", "count", *FAST, "--beta", "0.02max", "--json")
     assert given.json["beta_search"] is None
     assert given.json["beta"] == pytest.approx(0.02 * given.json["beta_max"])

@@ -60,7 +60,7 @@ def test_beta_max_of_relu_is_that_of_the_gates_alone() -> None:
 
 
 def test_a_search_takes_shares() -> None:
-    fitted = pn.ProvenClassifierCV(betas=["0.02max", "0.2max"], cv=2, **QUICK).fit(X, y)
+    fitted = pn.ProvenClassifierCV(activation="gated_relu", betas=["0.02max", "0.2max"], cv=2, **QUICK).fit(X, y)
     assert fitted.betas_ == pytest.approx(np.array([0.2, 0.02]) * fitted.solution_.problem.beta_max)
     for wrong in ([], ["lots"], "0.1max", [0.0], True, None):
         with pytest.raises(ValueError, match=r"^betas: give a number"):

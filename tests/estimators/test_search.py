@@ -16,7 +16,7 @@ from provenet.estimators import search as search_module
 from provenet.estimators.choice import chosen, seen_enough
 from provenet.estimators.telling import watched
 
-SMALL = {"n_gates": 8, "betas": 4, "cv": 2, "beta_ratio": 0.01}
+SMALL = {"activation": "gated_relu", "n_gates": 8, "betas": 4, "cv": 2, "beta_ratio": 0.01, "cv_tol": 3e-2}
 
 
 def test_classifier_search(blobs):
@@ -45,7 +45,7 @@ def test_classifier_search(blobs):
 def test_folds_are_plain_fits_at_their_share_of_beta(curve):
     """Each score is that of ProvenRegressor trained on the fold at beta·n_train/n."""
     X, y = curve
-    search = pn.ProvenRegressorCV(**SMALL | {"cv": KFold(3)}, gates="gaussian", tol=1e-7, cv_tol=1e-7).fit(X, y)
+    search = pn.ProvenRegressorCV(**SMALL | {"cv": KFold(3), "cv_tol": 1e-7}, gates="gaussian", tol=1e-7).fit(X, y)
     for scores, (train, test) in zip(search.cv_scores_, KFold(3).split(X), strict=True):
         for score, beta in zip(scores, search.betas_, strict=True):
             plain = pn.ProvenRegressor(beta=beta * len(train) / len(X), gates="gaussian", n_gates=8, tol=1e-7)
@@ -70,7 +70,9 @@ def test_weights_repeat_samples_in_the_search(curve):
 
 def test_own_betas_in_any_order(blobs):
     X, y = blobs
-    clf = pn.ProvenClassifierCV(betas=[0.5, 20.0, 3.0], cv=StratifiedKFold(2), n_gates=8).fit(X, y)
+    clf = pn.ProvenClassifierCV(activation="gated_relu", betas=[0.5, 20.0, 3.0], cv=StratifiedKFold(2), n_gates=8).fit(
+        X, y
+    )
     assert clf.betas_.tolist() == [20.0, 3.0, 0.5]
     for bad in ([], [1.0, -1.0], [[1.0]], 1, True):
         with pytest.raises(ValueError, match="betas"):
@@ -171,12 +173,21 @@ def test_a_time_limit_is_of_the_whole_search(blobs):
     began = time.perf_counter()
     with pytest.warns(ConvergenceWarning, match="ended by max_seconds"):
         search = pn.ProvenClassifierCV(
-            betas=1000, beta_ratio=1e-5, cv=5, tol=1e-3, patience=None, n_gates=8, max_seconds=0.5
+            activation="gated_relu",
+            betas=1000,
+            beta_ratio=1e-5,
+            cv=5,
+            tol=1e-3,
+            patience=None,
+            n_gates=8,
+            max_seconds=0.5,
         ).fit(X, y)
     assert time.perf_counter() - began < 6.0
     assert len(search.betas_) < 1000
     assert search.beta_ == search.certificate_.beta
-    assert len(search.path_) == 1 or search.certificate_.holds(search.cv_tol)  # one of those that were finished
+    assert len(search.path_) == 1 or search.certificate_.holds(
+        search.cv_results_["tol"]
+    )  # one of those that were finished
 
 
 def test_the_answer_is_the_same_with_several_jobs(blobs):
@@ -234,7 +245,7 @@ def test_rules(blobs):
     with pytest.raises(ValueError, match="rule: 'worst' is unknown"):
         pn.ProvenClassifierCV(**SMALL, rule="worst").fit(X, y)
     with pytest.raises(ValueError, match="cv_tol"):
-        pn.ProvenClassifierCV(**SMALL, cv_tol=0).fit(X, y)
+        pn.ProvenClassifierCV(**SMALL | {"cv_tol": 0}).fit(X, y)
     large = pn.ProvenClassifierCV(**SMALL, rule="one_se").fit(X, y)
     assert large.beta_ == large.betas_[chosen(large.cv_scores_, "one_se")]
 

@@ -28,7 +28,7 @@ def test_missing_data_say_where_they_are_and_the_commands(tmp_path: Path) -> Non
 def parts() -> Parts:
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 160)
-    X = rng.standard_normal((160, 3, 4)).astype(np.float32) + 2.0 * y[:, None, None].astype(np.float32)
+    X = rng.standard_normal((160, 3, 4)).astype(np.float32) + 3.0 * y[:, None, None].astype(np.float32)
     whole = Samples(X[:120], y[:120], None)
     return Parts(
         whole.rows(np.arange(90)), whole.rows(np.arange(90, 120)), whole, Samples(X[120:], y[120:], None), None, 2
@@ -36,7 +36,7 @@ def parts() -> Parts:
 
 
 def test_rivals_learn_what_is_easy() -> None:
-    grid = Grid(rates=(1e-2,), decays=(1e-2,), seeds=2, epochs=4, penalties=(1.0,), batch=20)
+    grid = Grid(rates=(1e-2,), decays=(1e-2,), seeds=2, epochs=12, penalties=(1.0,), batch=20)
     assert min(logistic(parts(), grid)["test"]) > 0.9
     for kind in MODULES:
         found = adamw(kind, parts(), grid)

@@ -76,7 +76,8 @@ def neurons(problem: Any, network: Any) -> torch.Tensor:
 @pytest.mark.parametrize("name", CASES)
 def test_no_network_is_below_the_bound(name: str, share: float) -> None:
     problem = posed(CASES[name], share)
-    solution = pn.solve(problem, tol=1e-4, max_seconds=1.0)
+    seconds = 60.0 if share == 0.3 else 1.0  # those of small β need not end
+    solution = pn.solve(problem, tol=1e-4, max_seconds=seconds)
     network, found = solution.network(), solution.certificate
     assert bool(torch.isfinite(network.bias).all())
     verdict = second_opinion(problem, network, theta=found.theta)

@@ -16,11 +16,13 @@ from sklearn.base import clone
 
 import provenet as pn
 from provenet.layerwise import checkpoint as checkpoints
+from provenet.layerwise import grow
 from provenet.layerwise import inputs as inputs_
 from provenet.layerwise.minibatch import Minibatches
 
 EPOCHS, STAGES, STEPS = 3, 2, 2  # 200 samples in batches of 128
-MOMENTS = np.random.default_rng(0).choice(EPOCHS * STAGES * STEPS, 6, replace=False).tolist()
+MOMENTS = np.random.default_rng(0).choice(EPOCHS * STAGES * STEPS, 9, replace=False).tolist()
+WRITES = np.random.default_rng(1).choice(np.arange(1, 11), 7, replace=False).tolist()  # the first begins the run
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a fork of itself")
 
@@ -87,10 +89,38 @@ def test_killed_in_the_middle_of_an_epoch(moment: int, whole: Any, slice_: Any, 
     resumed_equals(whole, model, slice_)
 
 
-@pytest.mark.parametrize("moment", [1, 3, 4, 6])
+@pytest.mark.parametrize("moment", WRITES)
 def test_killed_while_a_checkpoint_is_written(moment: int, whole: Any, slice_: Any, tmp_path: Path) -> None:
     model = estimator(checkpoint=tmp_path / "run")
     killed(model, slice_, kill_at(moment, os, "replace"))
+    resumed_equals(whole, model, slice_)
+
+
+@pytest.mark.parametrize("moment", range(STAGES))
+def test_killed_in_a_proof(moment: int, whole: Any, slice_: Any, tmp_path: Path) -> None:
+    """The stage itself is kept: it is not trained again."""
+    model = estimator(checkpoint=tmp_path / "run")
+    killed(model, slice_, kill_at(moment, grow, "stage_certificate"))
+    assert (tmp_path / "run" / f"stage-{moment + 1}.safetensors").exists()
+    resumed_equals(whole, model, slice_)
+
+
+def test_what_was_trained_without_proofs_gets_them_later(whole: Any, slice_: Any, tmp_path: Path) -> None:
+    model = fitted(estimator(checkpoint=tmp_path / "run", certify=False), *slice_)
+    assert [stage.certificate for stage in model.stages_] == [None] * STAGES
+    assert "none was asked for" in str(model.stages_)
+    resumed_equals(whole, model.set_params(certify=True), slice_)
+
+
+def test_ctrl_c_in_a_proof_keeps_the_stage(whole: Any, slice_: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    def interrupted(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(grow, "stage_certificate", interrupted)
+    model = fitted(estimator(checkpoint=tmp_path / "run"), *slice_)
+    assert len(model.stages_) == 1
+    assert "its proof was interrupted" in str(model.stages_)
+    monkeypatch.undo()
     resumed_equals(whole, model, slice_)
 
 

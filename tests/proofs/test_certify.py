@@ -317,3 +317,19 @@ def test_the_zero_network() -> None:
     gated, _, _ = mlp()
     with pytest.raises(ValueError, match="no neuron"):
         pn.certify(gated.network(Factors.empty(3, 2)), data, loss="squared", beta=beta)
+
+
+def test_two_passes_over_the_data_do() -> None:
+    """One for predictions and gates, one for A*Θ and what rounding hides in it."""
+    passes = 0
+
+    class Loader:
+        def __iter__(self) -> Any:
+            nonlocal passes
+            passes += 1
+            yield from ((X[:20], Y[:20]), (X[20:], Y[20:]))
+
+    draw = torch.Generator().manual_seed(0)
+    X, Y = torch.randn(50, 4, generator=draw), torch.randn(50, 2, generator=draw)
+    pn.certify(pn.nn.MLP(4, 2, n_gates=5), Loader(), loss="squared", beta=1.0)
+    assert passes == 2

@@ -30,13 +30,18 @@ TOKENS = RNG.standard_normal((25, 4, 2))
 IMAGES = RNG.standard_normal((25, 1, 5, 5))
 SIGNS = (TOKENS[:, 0, :1] > 0).astype(float)
 VALUES = np.tanh(TOKENS.sum((1, 2)))[:, None]
+THERE = np.arange(4) < RNG.integers(1, 5, (25, 1))
+FREE = {"fit_intercept": "free"}
+TAGGED = {"activation": "linear", "readout": "tokens"} | FREE
 
 Rows = slice
 CASES: dict[str, Callable[[Rows], tuple[Any, ...]]] = {
-    "mlp": lambda r: ("mlp", X[r], LABELS[r], {"loss": "softmax", "gates": 15, "sample_weight": WEIGHT[r]}),
-    "trained": lambda r: ("mlp", X[r], LABELS[r], {"loss": "softmax", "gates": "trained", "n_gates": 9}),
-    "cnn": lambda r: (pn.CNN(kernel=3, pool=3), IMAGES[r], SIGNS[r], {"loss": "logistic", "gates": 3}),
-    "attention": lambda r: ("attention", TOKENS[r], VALUES[r], {"loss": "huber", "gates": 3}),
+    "mlp": lambda r: ("mlp", X[r], LABELS[r], {"loss": "softmax", "gates": 15, "sample_weight": WEIGHT[r]} | FREE),
+    "trained": lambda r: ("mlp", X[r], LABELS[r], {"loss": "softmax", "gates": "trained", "n_gates": 9} | FREE),
+    "penalised": lambda r: ("mlp", X[r], LABELS[r], {"loss": "softmax", "gates": 15}),
+    "cnn": lambda r: (pn.CNN(kernel=3, pool=3), IMAGES[r], SIGNS[r], {"loss": "logistic", "gates": 3} | FREE),
+    "attention": lambda r: ("attention", TOKENS[r], VALUES[r], {"loss": "huber", "gates": 3} | FREE),
+    "tokens": lambda r: ("attention", TOKENS[r], TOKENS[r, :, :1], TAGGED | {"mask": THERE[r]}),
     "linear": lambda r: ("attention", TOKENS[r], VALUES[r], {"activation": "linear"}),
     "mixer": lambda r: ("mixer", TOKENS[r], VALUES[r], {"gates": 3}),
     "fno": lambda r: ("fno", TOKENS[r], VALUES[r], {"gates": 3}),
@@ -101,9 +106,7 @@ def refused(group: ranks.Ranks | None, names: list[str], folder: Path) -> dict[s
     mine = group.rows(len(X))
     seen = np.where(LABELS[mine] == 3, group.rank * 3, LABELS[mine])  # the last class is the second process's alone
     problem = pn.formulate("mlp", X[mine], seen, loss="softmax", gates=5)
-    fitted = pn.ProvenClassifier(n_gates=5, tol=0.1, class_weight="balanced", fit_intercept=True).fit(
-        X[mine], np.array(list("abcd"))[seen]
-    )
+    fitted = pn.ProvenClassifier(n_gates=5, tol=0.1, class_weight="balanced").fit(X[mine], np.array(list("abcd"))[seen])
     said = {"outputs": problem.loss.target.shape[1], "classes": fitted.classes_.tolist()}
     for name, inputs, targets in (
         ("widths", X[mine, : 8 - group.rank], LABELS[mine]),

@@ -13,7 +13,8 @@ import torch
 
 import provenet as pn
 from provenet import ranks
-from provenet.losses import LOSSES
+from provenet.losses import LOSSES, Free, Shiftable
+from provenet.losses.balance import is_balanced
 from provenet.losses.ranked import RankedLoss
 from provenet.ranks import Partition, Ranks, Spread, shard_count
 from provenet.ranks.tree import climbed, finished, nodes
@@ -76,6 +77,53 @@ def test_a_spread_loss_keeps_the_contract(name: str) -> None:
     check_loss(RankedLoss.of(LOSSES[name](target, weight), Spread(16, Ranks())))
 
 
+@pytest.mark.parametrize("name", LOSSES)
+def test_a_spread_loss_with_a_free_intercept_is_that_of_one_piece(name: str) -> None:
+    target = torch.eye(3, dtype=torch.float64)[torch.from_numpy(LABELS[:32])]
+    weight = torch.linspace(0.5, 2, 32, dtype=torch.float64)
+    whole = LOSSES[name](target, weight)
+    spread = RankedLoss.of(whole, Spread(32, Ranks()))
+    assert isinstance(spread, Shiftable)
+    generator = torch.Generator().manual_seed(1)
+    for size in (0.0, 1e-3, 1.0, 30.0, 1e4):
+        prediction = size * torch.randn(32, 3, generator=generator, dtype=torch.float64)
+        one, other = Free(whole), Free(spread)
+        assert float(other.value(prediction)) <= float(one.value(prediction)) * (1 + 1e-12) + 1e-12
+        theta = other.dual_at(prediction)
+        assert is_balanced(theta)  # by one process that has all of it, too
+        if size < 1e3:  # beyond, losses are steps, and there are many good b
+            torch.testing.assert_close(theta, one.dual_at(prediction), rtol=1e-9, atol=1e-9)
+        b = other.at_best(prediction)
+        assert torch.equal(other.at_best(prediction.clone()), b)  # a best b stays it, to the last bit
+
+
+def test_a_free_intercept_over_shards_keeps_the_contract() -> None:
+    spread = RankedLoss.of(LOSSES["softmax"](torch.eye(2, dtype=torch.float64).repeat(4, 1)), Spread(8, Ranks()))
+    assert isinstance(spread, Shiftable)
+    check_loss(Free(spread))
+
+
+def test_soft_labels_over_shards_are_balanced() -> None:
+    generator = torch.Generator().manual_seed(0)
+    target = torch.rand(32, 4, generator=generator, dtype=torch.float64)
+    target /= target.sum(1, keepdim=True)
+    whole = LOSSES["softmax"](target, None)
+    prediction = torch.randn(32, 4, generator=generator, dtype=torch.float64)
+    one, other = (Free(loss) for loss in (whole, RankedLoss.of(whole, Spread(32, Ranks()))))  # type: ignore[arg-type]
+    theta = other.dual_at(prediction)
+    assert is_balanced(theta)
+    torch.testing.assert_close(other.conjugate(theta), one.conjugate(one.dual_at(prediction)))
+
+
+def test_a_class_without_samples_has_a_constant_far_away() -> None:
+    target = torch.eye(3, dtype=torch.float64)[torch.from_numpy(LABELS[:32] % 2)]  # nobody is of the third
+    whole = LOSSES["softmax"](target, None)
+    one, other = (Free(loss) for loss in (whole, RankedLoss.of(whole, Spread(32, Ranks()))))  # type: ignore[arg-type]
+    prediction = torch.randn(32, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    torch.testing.assert_close(other.value(prediction), one.value(prediction))
+    assert is_balanced(other.dual_at(prediction))
+
+
 def test_gradients_of_a_conjugate_go_through_the_sum() -> None:
     loss = LOSSES["squared"](torch.randn(16, 2, dtype=torch.float64))
     dual = torch.randn(16, 2, dtype=torch.float64, requires_grad=True)
@@ -88,7 +136,6 @@ def test_gradients_of_a_conjugate_go_through_the_sum() -> None:
     ("settings", "reason"),
     [
         ({"activation": "relu"}, "activation: 'relu' has cones"),
-        ({"fit_intercept": "free"}, "fit_intercept: 'free'"),
         ({"gates": "grow"}, "gates: 'grow' looks at all rows"),
     ],
 )
@@ -109,8 +156,8 @@ def test_other_methods_refuse_rows_that_are_spread() -> None:
         pn.solve(problem)
 
 
-def posed(beta: float = 2.0) -> pn.Problem:
-    return pn.formulate("mlp", X, LABELS, loss="softmax", gates=20, beta=beta)
+def posed(beta: float = 2.0, fit_intercept: bool | str = True) -> pn.Problem:
+    return pn.formulate("mlp", X, LABELS, loss="softmax", gates=20, beta=beta, fit_intercept=fit_intercept)
 
 
 def weights(solution: pn.Solution) -> torch.Tensor:
@@ -135,8 +182,9 @@ def interrupted(folder: Path, problem: pn.Problem) -> None:
     assert (folder / "snapshot.json").exists()
 
 
-def test_without_other_processes_a_run_goes_on_too(tmp_path: Path) -> None:
-    problem = posed()
+@pytest.mark.parametrize("fit_intercept", [True, "free"])
+def test_without_other_processes_a_run_goes_on_too(tmp_path: Path, fit_intercept: bool | str) -> None:
+    problem = posed(fit_intercept=fit_intercept)
     whole = pn.solve(problem, "lbfgs", tol=1e-5)
     interrupted(tmp_path, problem)
     with pn.snapshots(tmp_path, every=5):
@@ -145,6 +193,22 @@ def test_without_other_processes_a_run_goes_on_too(tmp_path: Path) -> None:
     assert torch.equal(weights(resumed), weights(whole))
     assert [record.primal for record in resumed.history] == [record.primal for record in whole.history]
     assert not tmp_path.exists()  # nothing is left
+
+
+@pytest.mark.parametrize("step", [20, 60])
+def test_what_is_known_of_gates_that_wait_is_kept(step: int, tmp_path: Path) -> None:
+    """Which gates are met at a look decides which neurons join: with enough gates some wait (`certificates.screen`)."""
+    rng = np.random.default_rng(3)
+    X = rng.standard_normal((150, 5))
+    problem = pn.formulate("mlp", X, np.eye(3)[rng.integers(0, 3, 150)], gates=300, loss="softmax")
+    problem = problem.with_beta(0.3 * problem.beta_max)
+    whole = pn.solve(problem, "lbfgs", tol=1e-8, max_steps=120)
+    with pytest.raises(Gone), pn.snapshots(tmp_path, every=3):
+        pn.solve(problem, "lbfgs", tol=1e-8, max_steps=120, callback=gone_after(step))
+    with pn.snapshots(tmp_path, every=3):
+        resumed = pn.solve(problem, "lbfgs", tol=1e-8, max_steps=120)
+    assert torch.equal(weights(resumed), weights(whole))
+    assert [record.dual for record in resumed.history] == [record.dual for record in whole.history]
 
 
 def test_a_full_disk_is_told_of_and_the_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -69,7 +69,7 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
         ["frank_wolfe"],
     ),
     "relu without a table": (lambda: posed("mixer", (20, 3, 3), 2, activation="relu", gates=4), ["cone_bm"]),
-    "whitened": (whitened, ["closed_form", "frank_wolfe"]),
+    "whitened": (whitened, ["closed_form", "copositive_admm", "frank_wolfe"]),
     "cnn": (lambda: posed(pn.CNN(kernel=3, pool=2), (200, 1, 8, 8), 10, "softmax"), ["admm", "apg", "bm"]),
     "attention, linear": (
         lambda: posed("attention", (300, 9, 6), 5, "softmax", activation="linear"),

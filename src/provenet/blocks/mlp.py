@@ -10,6 +10,7 @@ from torch import Tensor
 from provenet import nn as modules
 from provenet.blocks.base import Block
 from provenet.blocks.rows import Rows
+from provenet.nn.settings import check_switch
 from provenet.operators import MLPOperator
 
 
@@ -23,6 +24,9 @@ class MLP(Block):
     degree = 1
     order = 1
     module = modules.MLP
+
+    def __post_init__(self) -> None:
+        check_switch("fit_intercept", self.fit_intercept)
 
     def check(self, X: Tensor, outputs: int) -> None:
         if X.ndim != 2:

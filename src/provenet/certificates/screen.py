@@ -41,7 +41,7 @@ class Screen:
 
     def __init__(self, program: Program):
         self.program = program
-        self._met: Met | None = None
+        self.last: Met | None = None  # where all gates were met
 
     @staticmethod
     def serves(program: Program) -> bool:
@@ -50,16 +50,16 @@ class Screen:
 
     def waiting(self, theta: Tensor) -> Tensor | None:
         """Upper bounds (P,) of polars at Θ, known without meeting a gate; None where too many would be beyond β."""
-        if self._met is None:
+        if self.last is None:
             return None
         op, gauge = self.program.operator, self.program.gauge
-        moved = op.pull_upper(theta - self._met.theta) * gauge.rounding(op.p, op.q)
-        upper = (self._met.upper + moved) * (1 + 4 * torch.finfo(self._met.upper.dtype).eps)
+        moved = op.pull_upper(theta - self.last.theta) * gauge.rounding(op.p, op.q)
+        upper = (self.last.upper + moved) * (1 + 4 * torch.finfo(self.last.upper.dtype).eps)
         return None if int((upper > self.program.beta).sum()) > _MOST * op.n_gates else upper
 
     def met(self, theta: Tensor, upper: Tensor) -> None:
         """All gates, at Θ."""
-        self._met = Met(theta, upper)
+        self.last = Met(theta, upper)
 
 
 def joined(some: Bounds, gates: Tensor, waiting: Tensor) -> Bounds:

@@ -31,7 +31,7 @@ COMMANDS = {
     "interrupted.",
     "head": "Fit heads for a frozen backbone over a path of beta; keep the best by validation, with its certificate.",
     "reproduce": "Repeat experiments of the papers; write a page, pictures and numbers beside what the papers report.",
-    "bench": "Compare with scikit-learn's usual estimators; write results.jsonl, tables.md and a picture.",
+    "bench": "Compare with scikit-learn's usual estimators and with other solvers; write results, a page and pictures.",
 }
 
 

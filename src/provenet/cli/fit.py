@@ -75,7 +75,7 @@ def fit(
 
     Example: provenet fit iris.csv --target species --penalty 1,2 --out sparse-iris
 
-    Example: torchrun --nproc-per-node 4 --max-restarts 3 -m provenet fit large.npz --no-free-intercept --out large
+    Example: torchrun --nproc-per-node 4 --max-restarts 3 -m provenet fit large.npz --out large
 
     Example: provenet fit patches.npz --block attention --tokens 49 --set scale=sqrt_d --out heads
     """

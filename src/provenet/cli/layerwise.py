@@ -46,6 +46,10 @@ def layerwise(
     epochs: Annotated[int | None, typer.Option(min=1, help="Of each stage. (default: the preset's)")] = None,
     augment: Annotated[list[str], typer.Option(help="flip or crop: change images in every epoch. Repeat.")] = [],  # noqa: B006
     limit: Annotated[int | None, typer.Option(min=2, help="Train on the first so many samples only.")] = None,
+    validation: Annotated[
+        float,
+        typer.Option(min=0.0, max=0.9, help="Share set aside: a stage that does not help on it is dropped. 0: none."),
+    ] = 0.1,
     certify: Annotated[bool, typer.Option(help="Prove each stage's gap, in float64.")] = True,
     tol: o.Tol = 1e-3,
     cache: Annotated[str, typer.Option(help="For features of frozen stages; beyond, they are made anew.")] = "16GB",
@@ -73,6 +77,7 @@ def layerwise(
         beta=beta,
         epochs=epochs,
         augment=tuple(augment),
+        validation_fraction=validation or None,
         certify=certify,
         tol=tol,
         cache=cache,

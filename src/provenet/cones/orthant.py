@@ -67,11 +67,11 @@ def tightened(C: Tensor, enough: float, starts: Sequence[tuple[Tensor, Tensor]] 
     """
     n = len(C)
     M = C @ C.T
-    cold = torch.zeros_like(M), torch.eye(n, dtype=C.dtype) / n
+    cold = torch.zeros_like(M), torch.eye(n, dtype=C.dtype, device=C.device) / n
     known = [Multipliers(S, U, proven_square(C, S)) for S, U in (cold, *starts)]
     best = min(known, key=lambda found: found.square)
     rho, B = 1.0, best.U
-    D = _negative(M + best.S - best.square * torch.eye(n, dtype=C.dtype)) / rho
+    D = _negative(M + best.S - best.square * torch.eye(n, dtype=C.dtype, device=C.device)) / rho
     waited = 0
     for step in range(1, _STEPS + 1):
         if best.square <= enough or waited >= _PATIENCE or not deadline.affords(eigen_work(n)):

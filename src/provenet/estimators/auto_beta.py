@@ -12,16 +12,17 @@ from numpy.typing import NDArray
 
 from provenet import deadline
 from provenet.estimators.held_out import HeldOut, Verdict, classes, scores
+from provenet.formulation.sample import sample_of
 from provenet.formulation.trainee import BlockTrainee
 from provenet.gates.training import PASSES, Layers, begun, descended
 from provenet.problem import Problem
-from provenet.ranks.context import current
+from provenet.ranks.context import first_says
 
 SHARES = (0.5, 0.26, 0.13, 0.07, 0.036, 0.019, 0.01, 0.005)  # of β_max, each trained from the one before
 OTHERWISE = 0.03  # the share that predicted best of those that are one for all tables
 _FOLDS = 3
 _FEW, _DRAWS = 250, 2  # fewer samples are divided into folds twice: what a third of them says hangs much on chance
-_STEPS = (60, 25)  # of L-BFGS: at the first share, and at each that follows
+STEPS = (60, 25)  # of L-BFGS: at the first share, and at each that follows
 # A step that gains less of the objective is the last.  Labels ask for no more; numbers do: at small β steps gain so
 # little that networks would stay where they are, and one β look like another.
 _ENOUGH = {"labels": 1e-4, "numbers": 1e-6}
@@ -71,8 +72,6 @@ def choose_beta(problem: Problem, labels: bool, seed: int, neurons: int = NEURON
     began, losses, wrong = time.perf_counter(), np.empty((0, len(SHARES))), np.empty((0, len(SHARES)))
     if problem.memory is not None:
         reason = "data in shards are not gone over so often."
-    elif current() is not None:
-        reason = "rows are spread over processes."
     else:
         search = _Search(problem, min(neurons, NEURONS), np.random.default_rng(seed))
         reason = search.hindrance()
@@ -80,6 +79,8 @@ def choose_beta(problem: Problem, labels: bool, seed: int, neurons: int = NEURON
             with deadline.within(_TIME * deadline.left()):
                 losses, wrong = search.judged(labels)
             reason = "" if len(losses) else "the time limit leaves none for them."
+    reason, *found = first_says([reason, losses.tolist(), wrong.tolist()])  # of several processes, whose clocks differ
+    losses, wrong = (np.array(part).reshape(-1, len(SHARES)) for part in found)
     share = OTHERWISE if reason else SHARES[int(scores(losses, wrong).argmin())]  # the largest of equals
     return BetaChoice(share, np.array(SHARES), losses, wrong, time.perf_counter() - began, reason)
 
@@ -109,11 +110,12 @@ class _Search:
     def __init__(self, problem: Problem, neurons: int, generator: np.random.Generator) -> None:
         relu = problem.activation != "linear"
         beta_max = problem.program.beta_max or 1.0
-        whole = BlockTrainee(problem.on_data, problem.program.loss, beta_max, problem.units, relu).merged()
+        trainee = BlockTrainee(problem.on_data, problem.program.loss, beta_max, problem.units, relu)
+        whole = sample_of(trainee, problem.program.operator.shards).merged()
         groups = len(whole.on.groups)
         self.group = torch.arange(groups).repeat_interleave(neurons)
         self.generator = generator
-        steps = _draws(whole.samples) * _FOLDS * (_STEPS[0] + _STEPS[1] * (len(SHARES) - 1))
+        steps = _draws(whole.samples) * _FOLDS * (STEPS[0] + STEPS[1] * (len(SHARES) - 1))
         self.each = PASSES * steps * whole.work(len(self.group))  # multiply-adds a sample
         n, most = whole.samples, max(_SAMPLES, int(_WORK / self.each))
         some = torch.from_numpy(np.sort(generator.permutation(n)[:most]))
@@ -150,7 +152,7 @@ class _Search:
         enough = _ENOUGH["labels" if labels else "numbers"]
         found = []
         for i, share in enumerate(SHARES):
-            layers = descended(learner.at(share * learner.beta), self.group, layers, _STEPS[i > 0], enough)
+            layers = descended(learner.at(share * learner.beta), self.group, layers, STEPS[i > 0], enough)
             if deadline.over():
                 return None
             found.append(held_out.verdict(layers))

@@ -235,11 +235,18 @@ class ProvenEstimator(Settings, BaseEstimator):
         return int(check_random_state(self.random_state).randint(2**31 - 1))
 
     def _keep(self, solution: Solution) -> None:
-        self.solution_ = solution
-        self.network_ = solution.network()
-        self.certificate_ = solution.certificate
-        self.dual_gap_ = solution.certificate.gap
-        self.n_iter_ = solution.steps
+        for name, value in self._told_of(solution).items():
+            setattr(self, name, value)
+
+    def _told_of(self, solution: Solution) -> dict[str, Any]:
+        """The fitted attributes that speak of a solution."""
+        return {
+            "solution_": solution,
+            "network_": solution.network(),
+            "certificate_": solution.certificate,
+            "dual_gap_": solution.certificate.gap,
+            "n_iter_": solution.steps,
+        }
 
     def _warn_if_short(self) -> None:
         status = self.solution_.status

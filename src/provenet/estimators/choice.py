@@ -82,6 +82,24 @@ def seen_enough(betas: list[float], scores: Scores, patience: int | None) -> boo
     return len(means) - 1 - top >= patience and betas[len(means) - 1] <= _FAR * betas[top]
 
 
+def results(betas: Scores, scores: Scores, gaps: Scores, tol: float) -> dict[str, Any]:
+    """As scikit-learn's searches have them; relative_gap: the largest of the folds at each β, NaN where they prove
+    nothing; tol: what was asked."""
+    means, counting = mean_scores(scores)
+    place = np.where(np.isnan(means), np.inf, -means)
+    return {
+        "beta": betas,
+        **{f"split{k}_test_score": own for k, own in enumerate(scores)},
+        "mean_test_score": means,
+        "std_test_score": counting.std(axis=0) if len(counting) else np.full(len(betas), np.nan),
+        "rank_test_score": 1 + (place[:, None] > place[None, :]).sum(axis=1),
+        "relative_gap": np.where(
+            np.isnan(gaps).all(axis=0), np.nan, np.where(np.isnan(gaps), -np.inf, gaps).max(axis=0)
+        ),
+        "tol": tol,
+    }
+
+
 class Candidate(NamedTuple):
     """One kind of network that was tried: β and the scores (folds, betas) there."""
 

@@ -77,14 +77,15 @@ def followed(
     limits = Limits(tol, model.max_steps, left)
     solution = solve_quietly(at, model.solver, limits, fold.start, tell, model.memory_limit)
     scored = fold.test is not None and solution.status is not Status.INTERRUPTED
-    score = _score(model, solution, data, fold.test) if scored else np.nan
+    score = score_of(model, data, fold.test, **model._told_of(solution)) if scored else np.nan
     # its gates may have grown
     return Next(replace(fold, problem=solution.problem, start=solution.factors), solution, score)
 
 
-def _score(fitted: Any, solution: Solution, data: TrainingData, test: Any) -> float:
+def score_of(fitted: Any, data: TrainingData, test: Any, **found: Any) -> float:
+    """The score on these rows of an estimator with these fitted attributes; NaN where they have no weight."""
     model = copy.copy(fitted)
-    model._keep(solution)
+    vars(model).update(found)
     vars(model).pop("feature_names_in_", None)  # the folds are plain arrays, without names
     weight = {} if data.sample_weight is None else {"sample_weight": data.sample_weight[test]}
     if weight and not weight["sample_weight"].any():

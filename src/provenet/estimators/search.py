@@ -19,14 +19,18 @@ from provenet.data.sharded import comes_in_shards
 from provenet.estimators.base import TrainingData
 from provenet.estimators.beta import USUAL, Beta, parse_beta
 from provenet.estimators.budget import Budget
-from provenet.estimators.choice import Candidate, check_rule, chosen, mean_scores, seen_enough
+from provenet.estimators.choice import Candidate, check_rule, chosen, results, seen_enough
 from provenet.estimators.folds import Fold, Next, followed
+from provenet.estimators.kinds import kinds_to_try
 from provenet.estimators.settings import ManyBetas
 from provenet.estimators.together import refuse_together
+from provenet.estimators.trained_folds import roughly_relu, trained_scores
+from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.problem import Problem
 from provenet.solvers import Solution, Status
 
 _LARGEST = 0.3  # of β_max: beyond it networks hardly differ from none
+_COARSE = 3e-2  # the relative gap to which folds are solved, where no other is asked for
 _SEARCH = 0.75  # of the seconds: what the search may take; the rest is for the network that is kept
 
 
@@ -35,11 +39,13 @@ class BetaSearch(ManyBetas):
 
     From the largest β down, each is tried on all folds, and on all the data, before the next: each part begins where it
     stood.  They are solved to ``cv_tol`` only, which bounds how far each objective is from its least; the network of
-    the chosen β then goes on to ``tol``.
+    the chosen β then goes on to ``tol``.  ReLU networks of the folds are trained, not solved (`trained_folds`), unless
+    a ``cv_tol`` is asked for, and only the one that is kept is solved.
 
     Losses are sums over samples, so a fold that holds a share s of the total weight is trained at s·β: loss and penalty
     then trade off as they do on all the data, and ``betas_`` and ``beta_`` are in units of all the data.  Where
-    ``activation`` or ``gates`` are lists of names, each is tried, with β of its own; the first of equals is taken.
+    ``activation`` or ``gates`` are lists of names, or "auto" (`kinds`), each is tried, with β of its own; the first of
+    equals is taken.
     """
 
     betas_: NDArray[np.float64]
@@ -55,25 +61,42 @@ class BetaSearch(ManyBetas):
         """One search after the other, where there are several choices; Ctrl-C ends them with those that are done."""
         refuse_together("betas", "Choose beta on some rows in one process, and fit all with ProvenClassifier(beta=…).")
         check_rule(self.rule)
-        budget, choices, tried = Budget(self.max_seconds), self._choices(), []
+        tried: list[tuple[Candidate, Any, int]] = []
+        budget, choices = Budget(self.max_seconds), kinds_to_try(self, data)
         for k, (activation, gates) in enumerate(choices):
             model = copy.copy(self)
             model.activation, model.gates = activation, gates
             own = budget.left(len(choices) - k)
-            best, interrupted = model._search(data, Budget(None if own is None else _SEARCH * own))
+            look = model._train_folds if model._trains_folds() else model._search
+            try:
+                best, interrupted = look(data, Budget(None if own is None else _SEARCH * own))
+            except KeyboardInterrupt:
+                if not tried:
+                    raise
+                interrupted = True
+                self._warn(f"the search was ended by hand, before activation={activation!r} had a score.")
+                break
             tried.append((Candidate(activation, gates, model.betas_, model.cv_scores_), model, best))
             if interrupted:
                 break
         self.candidates_ = [candidate for candidate, _, _ in tried]
         kept, model, best = max(tried, key=lambda each: each[0].score)
         self.activation_, self.gates_, self.betas_, self.cv_scores_ = kept
-        self.beta_, self.path_ = float(self.betas_[best]), model.path_
-        self.cv_results_ = model.cv_results_
+        self.beta_, self.path_, self.cv_results_ = float(self.betas_[best]), model.path_, model.cv_results_
+        if not self.path_:  # nothing but folds was looked at
+            self.path_, best = [model._alone(data, self.beta_, budget)], 0
+        elif not interrupted:
+            self.path_[best] = self._finished(self.path_[best], budget)
         if self.whiten:
             self.whitening_ = model.whitening_
-        if not interrupted:
-            self.path_[best] = self._finished(self.path_[best], budget)
         return self.path_[best]
+
+    def _alone(self: Any, data: TrainingData, beta: float, budget: Budget) -> Solution:
+        """All the data at this β, with gates found for it."""
+        with budget.within():
+            problem = self._formulate(data, Beta(beta), self._seed())
+        self._say_memory(problem)
+        return self._solve(problem, None, budget.left())
 
     def _finished(self: Any, rough: Solution, budget: Budget) -> Solution:
         """The solution to the tolerance that was asked for; what there is, where that was cut short and proves less."""
@@ -92,15 +115,42 @@ class BetaSearch(ManyBetas):
             )
         return False
 
-    def _choices(self: Any) -> list[tuple[str, Any]]:
-        """Activations and gates to try; a linear network has no gates to choose."""
-        activations, gates = _several(self.activation), _several(self.gates)
-        return [(each, own) for each in activations for own in (gates[:1] if each == "linear" else gates)]
+    def _trains_folds(self: Any) -> bool:
+        """Whether networks of the folds are trained, not solved: only with weight decay."""
+        return self.activation == "relu" and self.cv_tol == "auto" and tuple(self.penalty) == WEIGHT_DECAY
+
+    def _train_folds(self: Any, data: TrainingData, budget: Budget) -> tuple[int, bool]:
+        """As `_search`, by networks that are trained on the folds, one fold after the other; Ctrl-C leaves nothing."""
+        self.path_, seed, splits = [], self._seed(), self._splits(data)
+        self._fit_whitening(data)
+        with budget.within():
+            grid = self._grid(roughly_relu(self, data, seed))
+        folds = [Fold.of(self, data, *split).alone() for split in splits]
+        if self.n_jobs in (None, 1):
+            left = range(len(folds), 0, -1)
+            scores = [
+                trained_scores(fold, data, grid, seed, budget.left(k)) for fold, k in zip(folds, left, strict=True)
+            ]
+        else:
+            calls = (delayed(trained_scores)(fold, data, grid, seed, budget.left()) for fold in folds)
+            scores = Parallel(n_jobs=self.n_jobs)(calls)
+        self.betas_, self.cv_scores_ = np.array(grid), np.array(scores)
+        ended = budget.over and bool(np.isnan(self.cv_scores_).any())
+        best = chosen(self.cv_scores_, self.rule, cut_short=ended)
+        self.cv_results_ = results(self.betas_, self.cv_scores_, np.full_like(self.cv_scores_, np.nan), np.nan)
+        self._tell(len(grid), 0, np.nan, "by max_seconds" if ended else None)
+        if self.verbose:
+            known = f"score {np.nanmax(self.cv_results_['mean_test_score']):.4f}" if not ended else "ended"
+            print(f"relu networks trained at {len(grid)} values on {len(folds)} folds  {known} at {grid[best]:.3e}")
+        return best, False
+
+    def _splits(self: Any, data: TrainingData) -> list[Any]:
+        return list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
 
     def _search(self: Any, data: TrainingData, budget: Budget) -> tuple[int, bool]:
         """Which β is best, and whether Ctrl-C ended it: by what the folds had scored until then."""
         asked = _Asked(data, self._middle(), self._seed(), max(float(self.tol), self._coarse()))
-        splits = list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
+        splits = self._splits(data)
         with budget.within():
             problem = self._formulate(data, asked.found_at, asked.seed)
         self._say_memory(problem)
@@ -127,7 +177,7 @@ class BetaSearch(ManyBetas):
         self.betas_, self.cv_scores_ = np.array(grid[: len(scores)]), np.array(scores).T.copy()
         ended = interrupted or (budget.over and self._lacks(len(grid)))
         best = chosen(self.cv_scores_, self.rule, cut_short=ended)
-        self.cv_results_ = _results(self.betas_, self.cv_scores_, np.array(gaps).T, asked.tol)
+        self.cv_results_ = results(self.betas_, self.cv_scores_, np.array(gaps).T, asked.tol)
         self._tell(len(grid), short, asked.tol, ("by hand" if interrupted else "by max_seconds") if ended else None)
         return best, interrupted
 
@@ -156,30 +206,28 @@ class BetaSearch(ManyBetas):
 
     def _tell(self: Any, asked: int, short: int, tol: float, ended: str | None) -> None:
         """What the user should know of the search: how it was ``ended`` early, and fits that stopped short."""
-        name = type(self).__name__
         if ended is not None:
             folds, betas = self.cv_scores_.shape
             scored = int((~np.isnan(self.cv_scores_)).any(axis=1).sum())
             how = "chosen by these" if scored else "the smallest reached, not chosen by validation"
-            warnings.warn(
-                f"{name}: the search was ended {ended}, with {scored} of {folds} folds and {betas} of {asked} values "
-                f"of beta; beta_ is {how}.",
-                ConvergenceWarning,
-                stacklevel=6,
+            self._warn(
+                f"the search was ended {ended}, with {scored} of {folds} folds and {betas} of {asked} values "
+                f"of beta; beta_ is {how}."
             )
         elif short:
-            warnings.warn(
-                f"{name}: {short} of {self.cv_scores_.size} fits in the folds stopped above cv_tol={tol:g}; their "
-                "scores are of networks that are not proven to that tolerance.",
-                ConvergenceWarning,
-                stacklevel=6,
+            self._warn(
+                f"{short} of {self.cv_scores_.size} fits in the folds stopped above cv_tol={tol:g}; their "
+                "scores are of networks that are not proven to that tolerance."
             )
+
+    def _warn(self, what: str) -> None:
+        warnings.warn(f"{type(self).__name__}: {what}", ConvergenceWarning, stacklevel=6)
 
     def _coarse(self: Any) -> float:
         """The relative gap for the folds, before ``tol`` is looked at."""
-        tol = self.cv_tol
+        tol = _COARSE if isinstance(self.cv_tol, str) and self.cv_tol == "auto" else self.cv_tol
         if isinstance(tol, bool) or not isinstance(tol, Real) or not float(tol) > 0:
-            raise ValueError(f"cv_tol: it must be a positive number, got {tol!r}.")
+            raise ValueError(f"cv_tol: it must be a positive number or 'auto', got {tol!r}.")
         return float(tol)
 
     def _middle(self) -> Beta:
@@ -226,29 +274,6 @@ class _Asked(NamedTuple):
 
     def at(self, beta: float) -> tuple[TrainingData, float, Beta, int, float]:
         return self.data, beta, self.found_at, self.seed, self.tol
-
-
-def _results(
-    betas: NDArray[np.float64], scores: NDArray[np.float64], gaps: NDArray[np.float64], tol: float
-) -> dict[str, Any]:
-    """As scikit-learn's searches have them; relative_gap: the largest of the folds at each β, tol: what was asked."""
-    means, counting = mean_scores(scores)
-    place = np.where(np.isnan(means), np.inf, -means)
-    return {
-        "beta": betas,
-        **{f"split{k}_test_score": own for k, own in enumerate(scores)},
-        "mean_test_score": means,
-        "std_test_score": counting.std(axis=0) if len(counting) else np.full(len(betas), np.nan),
-        "rank_test_score": 1 + (place[:, None] > place[None, :]).sum(axis=1),
-        "relative_gap": np.where(np.isnan(gaps), -np.inf, gaps).max(axis=0),
-        "tol": tol,
-    }
-
-
-def _several(setting: Any) -> list[Any]:
-    """The names in a list of names; anything else is one choice."""
-    named = isinstance(setting, (list, tuple)) and len(setting) > 0 and all(isinstance(each, str) for each in setting)
-    return list(setting) if named else [setting]
 
 
 def _print_round(grid: list[float], scores: list[list[float]], solution: Solution, seconds: float) -> None:

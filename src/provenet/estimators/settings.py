@@ -38,7 +38,7 @@ class Settings:
     """What all estimators have."""
 
     block: str | Block = setting("mlp", "a name, or a block object with settings of its own")
-    activation: str = setting("gated_relu", '"gated_relu", "relu" or "linear"; a search tries each of a list of them')
+    activation: str | Sequence[str] = setting("gated_relu", '"gated_relu", "relu" or "linear"')
     gates: str | Any = setting(
         "auto",
         'how gates are found: "trained" (the units of a ReLU network trained for a moment), "gaussian", "between" '
@@ -117,8 +117,14 @@ class OneBeta:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ManyBetas:
-    """Of choosing β."""
+    """Of choosing β, and what else is to be chosen."""
 
+    activation: str | Sequence[str] = setting(
+        "auto",
+        '"gated_relu", "relu", "linear", or a list of them, of which each is tried; "auto": on tables linear and ReLU, '
+        "or gated ReLU where outputs are too many for a proof in seconds; gated ReLU alone on other samples, and with "
+        "gates, a penalty or a solver of your own",
+    )
     betas: int | Sequence[float | str] = setting(
         8,
         "how many, log-spaced from 0.3·β_max down to beta_ratio·β_max, or the values, or shares of β_max: "
@@ -132,10 +138,11 @@ class ManyBetas:
         'which β is taken: "best", that of the best mean score over the folds, the largest of equals; "smooth", half '
         'of it that of its neighbours; or "one_se", the largest whose mean is within a standard error of the best',
     )
-    cv_tol: float = setting(
-        3e-2,
+    cv_tol: float | str = setting(
+        "auto",
         "the relative gap to which the folds are solved, or ``tol`` where that is larger: an objective is then so near "
-        "its least; the network that is kept goes on to ``tol``",
+        'its least; "auto": 0.03, and ReLU networks of the folds are trained by L-BFGS, without proof; the network '
+        "that is kept goes on to ``tol``",
     )
     patience: int | None = setting(
         3,

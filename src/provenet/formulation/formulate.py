@@ -12,6 +12,7 @@ from provenet.blocks import Block
 from provenet.formulation.data import read_data, standardised
 from provenet.formulation.gates import find_gates
 from provenet.formulation.gauge import gauge_for
+from provenet.formulation.sample import sample_of
 from provenet.formulation.sharded import goes_in_shards, pose_in_shards
 from provenet.formulation.spread import refuse_together, spread, spread_operator
 from provenet.formulation.trainee import BlockTrainee
@@ -19,7 +20,6 @@ from provenet.formulation.units import normalised
 from provenet.formulation.wanted import GIVEN, GROW, Wanted
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.losses import Loss
-from provenet.losses.ranked import RankedLoss
 from provenet.memory import as_bytes
 from provenet.problem import Problem, Program
 from provenet.ranks import Spread
@@ -158,13 +158,11 @@ def pose(
     if standardize:
         data, scaling = standardised(statement, data, scaling, shards)
     on = block.on(data.X, data.Y.shape[-1], statement.readout, data.mask)
-    loss = statement.make_loss(data.Y, data.weight, data.mask)
-    if isinstance(shards, Spread):
-        loss = RankedLoss.of(loss, shards)
+    loss = statement.make_loss(data.Y, data.weight, data.mask, shards)
     scaled_loss, units = normalised(loss, shards.largest(block.size(data.X)), block.degree)
     beta = units.normalised_beta(statement.beta)
     trainee = BlockTrainee(on, scaled_loss, beta, units)
-    wanted = wanted.without_training() if isinstance(shards, Spread) else wanted.settled(trainee)
+    wanted = wanted.settled(sample_of(trainee, shards))
     found = find_gates(statement, trainee, wanted, seed, gate_group, shards)
     operator = (
         spread_operator(on, found, units.x, shards) if isinstance(shards, Spread) else on.operator(found, units.x)

@@ -1,4 +1,4 @@
-"""Some samples of all processes, the same for each: what samplers of gates look at, where rows are spread."""
+"""Some samples of all processes, the same for each: what is trained on for gates and for β, where rows are spread."""
 
 from __future__ import annotations
 
@@ -38,19 +38,25 @@ class _Looked:
         return self.own.patterns(vectors)
 
 
-def sight_of_sample(trainee: BlockTrainee, shards: Whole) -> Sight:
-    """Evenly spaced samples, or all where they are few: then gates are those of one process with all the data."""
-    assert isinstance(shards, Spread)
+def sample_of(trainee: BlockTrainee, shards: Whole) -> BlockTrainee:
+    """On evenly spaced samples of all processes, the same in each, or on all where they are few; as it is, where this
+    process has all of them."""
+    if not isinstance(shards, Spread):
+        return trainee
     on, loss = trainee.on, trainee.loss
     each = on.X[:1].nbytes
     count = min(shards.n, _MOST, max(_FEWEST, _BYTES // max(each, 1)))
     X, target, weight = (_everywhere(part, count, shards) for part in (on.X, loss.target, loss.sample_weight))
     mask = None if on.mask is None else _everywhere(on.mask, count, shards)
     seen = on.block.on(X, on.outputs, on.readout, mask)
-    plain = loss.some(slice(0, 0)).with_data(target, weight)
-    some = replace(trainee, on=seen, loss=plain, beta=trainee.beta * count / shards.n)
-    groups = [_Looked(own, sample) for own, sample in zip(on.groups, seen.groups, strict=True)]
-    return Sight(groups, target.flatten(0, -2), some)
+    return replace(trainee, on=seen, loss=loss.alone(target, weight, mask), beta=trainee.beta * count / shards.n)
+
+
+def sight_of_sample(trainee: BlockTrainee, shards: Whole) -> Sight:
+    """What samplers may look at: where samples are few, gates are those of one process with all the data."""
+    some = sample_of(trainee, shards)
+    groups = [_Looked(own, sample) for own, sample in zip(trainee.on.groups, some.on.groups, strict=True)]
+    return Sight(groups, some.loss.target.flatten(0, -2), some)
 
 
 def _everywhere(rows: Tensor, count: int, shards: Spread) -> Tensor:

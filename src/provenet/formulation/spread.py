@@ -62,7 +62,6 @@ def spread_operator(on: OnData, gates: Gates, scale: float, shards: Spread) -> R
 def _check_can_be_spread(statement: Statement, wanted: Wanted) -> None:
     reasons = {
         "activation: 'relu' has cones of all rows": statement.activation == "relu",
-        "fit_intercept: 'free' (take True, or --no-free-intercept) ties all rows together": statement.free_intercept,
         "gates: 'grow' looks at all rows": wanted.name == GROW,
     }
     for reason, holds in reasons.items():

@@ -120,7 +120,6 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
             "validation_fraction": self.validation_fraction,
             "early_stopping": self.early_stopping,
             "tol": self.tol,
-            "certify": self.certify,
             "max_seconds": self.max_seconds,
             "cache": budget,
             "seed": seed,

@@ -88,12 +88,12 @@ class Checkpoint:
         module = rebuild(told["stage"], tensors)
         optimiser = {name.removeprefix("optimiser."): t for name, t in tensors.items() if name.startswith("optimiser.")}
         at = told["at"]
-        return Training(module.network, at["epoch"], optimiser, at["seconds"], at["loss"], at["score"])
+        return Training(module.network, optimiser=optimiser, **at)
 
     def keep_training(self, number: int, stage: Stage, at: Training) -> None:
         """``stage``: with the training's network in it."""
         tensors = stage.state_dict() | {f"optimiser.{name}": t for name, t in at.optimiser.items()}
-        numbers = {"epoch": at.epoch, "seconds": at.seconds, "loss": at.loss, "score": at.score}
+        numbers = {name: getattr(at, name) for name in ("epoch", "seconds", "loss", "score", "cpu")}
         self._write(_EPOCH, {"number": number, "stage": describe(stage), "at": numbers}, tensors)
 
     def _write(self, name: str, told: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:

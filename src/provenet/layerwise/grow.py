@@ -21,7 +21,7 @@ from provenet.layerwise.presets import Recipe
 from provenet.layerwise.progress import Event, Watcher
 from provenet.layerwise.proof import stage_certificate
 from provenet.layerwise.shapes import blank_network
-from provenet.layerwise.stage import TrainedStage, digest_of, digest_of_samples
+from provenet.layerwise.stage import UNASKED, TrainedStage, digest_of, digest_of_samples
 from provenet.nn import Stage
 from provenet.nn.normalise import Moments
 from provenet.solvers import Limits, Record
@@ -70,15 +70,12 @@ class Growth:
         done: list[TrainedStage] = []
         rows, aside = self.training.inputs, None if self.validation is None else self.validation.inputs
         for number, layer in enumerate(self.layers, 1):
-            known = None if checkpoint is None else checkpoint.stage(number)
             try:
-                stage = known or self._stage(number, layer, rows, aside, done, checkpoint, tell)
+                stage = self._stage(number, layer, rows, aside, done, checkpoint, tell)
             except KeyboardInterrupt:
                 if not done:
                     raise
                 break
-            if checkpoint is not None and known is None and stage.complete:
-                checkpoint.keep_stage(number, stage)
             if done and not self.patient and _worse(stage, done[-1]):
                 break
             done.append(stage)
@@ -99,36 +96,63 @@ class Growth:
         checkpoint: Checkpoint | None,
         tell: Watcher | None,
     ) -> TrainedStage:
-        began = time.perf_counter()
-        frame = self._frame(layer, rows)
+        """A stage trained, kept, then proven, and kept with its proof; of all this, what an earlier run has not."""
+        known = None if checkpoint is None else checkpoint.stage(number)
+        if known is not None and not (self.certify and known.unproven):
+            return known
+        frame = self._frame(layer, rows) if known is None else known.module
         seen = self.store.kept(Made(rows, frame, passed=False), f"stage-{number}")
         try:
             work = _Work(self, number, layer, frame, seen, tuple(stage.module for stage in below))
-            trained = work.trained(checkpoint, partial(_report, tell, number, len(self.layers)))
-            scored = seen.some(_LOOK)
-            said = replace(self.training, targets=self._targets_of(scored))
-            held_out = None
-            if self.validation is not None and aside is not None:
-                held_out = self.validation.score(trained.stage, Made(aside, frame, passed=False), self.score)
-            network = trained.stage.network
-            kept = trained.stage.kept_neurons
-            return TrainedStage(
-                module=trained.stage,
-                certificate=trained.certificate,
-                below=digest_of((stage.module for stage in below), frame),
-                inputs=digest_of_samples(seen.parts()),
-                engine=trained.engine,
-                score=said.score(trained.stage, scored, self.score),
-                validation=held_out,
-                filters=len(network.first) if kept is None else len(kept),
-                shape=tuple(Made(rows, trained.stage, passed=True).shape),
-                epochs=trained.epochs,
-                seconds=time.perf_counter() - began,
-                reason=trained.reason,
-                complete=trained.complete,
-            )
+            report = partial(_report, tell, number, len(self.layers))
+            stage = known or self._trained(work, rows, aside, checkpoint, report)
+            if checkpoint is not None and known is None and stage.complete:
+                checkpoint.keep_stage(number, stage)
+            if not self.certify or not stage.unproven:
+                return stage
+            try:
+                stage = work.proven(stage, report)
+            except KeyboardInterrupt:
+                return replace(stage, reason="its proof was interrupted", complete=False)
+            if checkpoint is not None:
+                checkpoint.keep_stage(number, stage)
+            return stage
         finally:
             self.store.release(seen)
+
+    def _trained(
+        self,
+        work: _Work,
+        rows: Inputs,
+        aside: Inputs | None,
+        checkpoint: Checkpoint | None,
+        report: Callable[..., None],
+    ) -> TrainedStage:
+        began, cpu = time.perf_counter(), time.process_time()
+        trained, frame, seen = work.trained(checkpoint, report), work.frame, work.seen
+        scored = seen.some(_LOOK)
+        said = replace(self.training, targets=self._targets_of(scored))
+        held_out = None
+        if self.validation is not None and aside is not None:
+            held_out = self.validation.score(trained.stage, Made(aside, frame, passed=False), self.score)
+        network = trained.stage.network
+        kept = trained.stage.kept_neurons
+        return TrainedStage(
+            module=trained.stage,
+            certificate=trained.certificate,
+            below=digest_of(work.below, frame),
+            inputs=digest_of_samples(seen.parts()),
+            engine=trained.engine,
+            score=said.score(trained.stage, scored, self.score),
+            validation=held_out,
+            filters=len(network.first) if kept is None else len(kept),
+            shape=tuple(Made(rows, trained.stage, passed=True).shape),
+            epochs=trained.epochs,
+            seconds=max(trained.seconds, time.perf_counter() - began),
+            reason=trained.reason,
+            complete=trained.complete,
+            cpu=max(trained.cpu, time.process_time() - cpu),
+        )
 
     def _targets_of(self, scored: Inputs) -> Tensor:
         chosen = getattr(scored, "chosen", None)
@@ -154,11 +178,13 @@ class _Trained:
     epochs: int
     reason: str = ""
     complete: bool = True
+    seconds: float = 0.0  # of all runs that had a part in it, and of processors:
+    cpu: float = 0.0
 
 
 @dataclass(frozen=True)
 class _Work:
-    """One stage's training, by either engine."""
+    """One stage's training, by either engine, and its proof.  frame: how its inputs are prepared."""
 
     growth: Growth
     number: int
@@ -196,9 +222,8 @@ class _Work:
         images = None
         if growth.recipe.augment:
             images = Augmented(growth.training.inputs, growth.recipe.augment, self.below, self.frame)
-        statement = growth.statement(layer, layer.decay.summed(self.seen.n, _no_beta_max))
         minibatches = Minibatches(
-            layer, growth.recipe, statement, self.seen, growth.training.targets, growth.score, self.seed, images
+            layer, growth.recipe, self.statement, self.seen, growth.training.targets, growth.score, self.seed, images
         )
         before = None if checkpoint is None else checkpoint.training(self.number, self.frame)
         at = before or minibatches.start()
@@ -213,13 +238,24 @@ class _Work:
                 raise
             reason = f"training was interrupted in epoch {at.epoch + 1} of {minibatches.epochs}"
             network = minibatches.gated(at.network)
-            return _Trained(self._with(network, None), None, "minibatch", at.epoch, reason, complete=False)
+            return _Trained(self._with(network, None), None, "minibatch", at.epoch, reason, False)
         stage = self._with(at.network, None)
-        if not growth.certify:
-            return _Trained(stage, None, "minibatch", at.epoch, "none was asked for")
-        report("proving", 1.0, at.seconds, at.epoch, minibatches.epochs, at.loss, at.score)
-        proof = stage_certificate(at.network, statement, self.seen, growth.training.targets, growth.tol)
-        return _Trained(stage, proof[0], "minibatch", at.epoch, proof[1])
+        return _Trained(stage, None, "minibatch", at.epoch, UNASKED, seconds=at.seconds, cpu=at.cpu)
+
+    def proven(self, stage: TrainedStage, report: Callable[..., None]) -> TrainedStage:
+        """With the certificate of a stage that was trained in batches, or why there is none."""
+        began, cpu = time.perf_counter(), time.process_time()
+        report("proving", 1.0, stage.seconds, stage.epochs, stage.epochs, score=stage.score)
+        targets = self.growth.training.targets
+        network = stage.module.network
+        certificate, reason = stage_certificate(network, self.statement, self.seen, targets, self.growth.tol)
+        seconds, cpu = stage.seconds + time.perf_counter() - began, stage.cpu + time.process_time() - cpu
+        return replace(stage, certificate=certificate, reason=reason, seconds=seconds, cpu=cpu)
+
+    @property
+    def statement(self) -> Statement:
+        """What training in batches minimises, with β of the sum over samples."""
+        return self.growth.statement(self.layer, self.layer.decay.summed(self.seen.n, _no_beta_max))
 
     def _with(self, network: Any, kept: Tensor | None) -> Stage:
         frame = self.frame

@@ -27,7 +27,7 @@ Score = Callable[[Tensor, Tensor], float]
 class Training:
     """Where a training stands: after ``epoch`` epochs, with this network and the optimiser's numbers.
 
-    ``seconds``: spent so far, earlier runs included.
+    ``seconds``, and ``cpu`` of processors: spent so far, earlier runs included.
     """
 
     network: TwoLayer
@@ -36,6 +36,7 @@ class Training:
     seconds: float = 0.0
     loss: float = float("nan")
     score: float = float("nan")
+    cpu: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class Minibatches:
 
     def run(self, at: Training) -> Iterator[Training]:
         """Where the training stands after each epoch from there on; the same whether or not it was interrupted."""
-        network, began = at.network, time.perf_counter() - at.seconds
+        network, began, cpu = at.network, time.perf_counter() - at.seconds, time.process_time() - at.cpu
         optimiser = self._optimiser(network, at.optimiser)
         for epoch in range(at.epoch, self.epochs):
             if epoch == self.switch:
@@ -87,7 +88,8 @@ class Minibatches:
                 network = self.gated(network)  # where all epochs went into the gates
                 balance(network)
             state = {} if last else optimiser.state
-            yield Training(network, epoch + 1, state, time.perf_counter() - began, loss, score)
+            spent = time.perf_counter() - began, time.process_time() - cpu
+            yield Training(network, epoch + 1, state, spent[0], loss, score, spent[1])
 
     def gated(self, network: TwoLayer) -> TwoLayer:
         """The network with its gates fixed, as the layer has it."""

@@ -13,6 +13,8 @@ from torch import Tensor
 from provenet.certificates import Certificate
 from provenet.nn import Stage
 
+UNASKED = "none was asked for"  # why a stage has no certificate, until it gets one
+
 
 @dataclass(frozen=True)
 class TrainedStage:
@@ -21,8 +23,8 @@ class TrainedStage:
     certificate: of the stage's own convex problem, on its own inputs, as the stages below made them; it is conditional
     on these, whose digest is ``below``, and says nothing of the deep network.  None: there is none, and ``reason`` says
     why.  inputs: the digest of the inputs.  score: on samples it was trained on; validation: on those set aside.
-    filters: neurons whose features are passed on.  seconds: training and certificate.
-    complete: whether its training came to its end; Ctrl-C keeps what the last epoch left.
+    filters: neurons whose features are passed on.  seconds: training and certificate; cpu: the same of processors.
+    complete: whether its training and its proof came to their end; Ctrl-C keeps what the last epoch left.
     """
 
     module: Stage
@@ -38,6 +40,12 @@ class TrainedStage:
     seconds: float
     reason: str = ""
     complete: bool = True
+    cpu: float = 0.0
+
+    @property
+    def unproven(self) -> bool:
+        """Whether a proof is still to be tried."""
+        return self.complete and self.certificate is None and self.reason == UNASKED
 
     def to_dict(self) -> dict[str, Any]:
         """All but the module, ready for JSON."""

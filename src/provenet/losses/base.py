@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from provenet.losses.conjugate import Conjugate
+from provenet.ranks import Whole
 from provenet.space import Placed, Space
 
 _CURVATURE_FLOOR = 1e-3
@@ -38,6 +40,15 @@ class Loss(Placed, ABC):
     def space(self) -> Space:
         return Space.of(self.target)
 
+    @property
+    def shards(self) -> Whole:
+        """How its samples are cut, and sums over them taken."""
+        return Whole(len(self.target))
+
+    def pieces(self, values: Tensor) -> list[Tensor]:
+        """Values (…, n, …, c) of the samples of each of its shards."""
+        return [values]
+
     @abstractmethod
     def value(self, prediction: Tensor) -> Tensor:
         """L(Ŷ), a scalar."""
@@ -62,6 +73,18 @@ class Loss(Placed, ABC):
     def plain(self) -> Loss:
         """The loss with its intercept held, where it has a free one; itself."""
         return self
+
+    def forgetful(self) -> Loss:
+        """The same, that knows nothing of what it was asked before."""
+        return self
+
+    @property
+    def guess(self) -> Tensor | None:
+        """Where the next search for a free intercept begins; None where there is none."""
+        return None
+
+    def begin_at(self, guess: Tensor) -> None:
+        """Let the next search for a free intercept begin there."""
 
     @property
     def constant(self) -> Tensor | None:
@@ -99,6 +122,10 @@ class Loss(Placed, ABC):
     def part(self, some: Tensor) -> Loss:
         """Of the samples with these numbers."""
         return self.with_data(self.target[some], self.sample_weight[some])
+
+    def alone(self, target: Tensor, weight: Tensor, there: Tensor | None) -> Loss:
+        """The same loss of samples that this process has all of; there (n, s): which of their tokens there are."""
+        return self.with_data(target, weight)
 
     def settings(self) -> dict[str, Any]:
         """What distinguishes this loss from another of its name, ready for JSON: arguments of the class."""
@@ -166,6 +193,13 @@ class Loss(Placed, ABC):
 class Shiftable(Loss):
     """A loss that can have a free intercept."""
 
+    def flat(self, there: Tensor | None) -> Shiftable:
+        """Of the rows (r, c) of targets (n, …, c), each on its own; there (n, …): of these alone."""
+        each = self.weight.expand(*self.target.shape[:-1], 1).reshape(-1)
+        target = self.target.reshape(-1, self.target.shape[-1])
+        chosen = slice(None) if there is None else there.reshape(-1)
+        return self.with_data(target[chosen], each[chosen])
+
     def centre(self) -> Tensor:
         """A constant (c,) that can be taken off all targets without rounding, and leaves smaller ones; or zeros."""
         return self.target.new_zeros(self.target.shape[-1])
@@ -174,10 +208,20 @@ class Shiftable(Loss):
     def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
         """argmin_b L(Ŷ + 1bᵀ) (c,), for a prediction (r, c); ``start`` is a guess."""
 
-    @abstractmethod
+    def across(self, prediction: Tensor) -> Tensor:
+        """1ᵀ∇²L(Ŷ)1 (c, c) for a prediction (r, c): how its slope Σ ∇L changes with a constant.  As written here, of
+        losses that take entries apart."""
+        return torch.diag(self.hessian_product(prediction, torch.ones_like(prediction)).sum(0))
+
     def balanced(self, dual: Tensor) -> Tensor:
         """A point next to Θ (…, c), in the conjugate's domain if Θ is, whose columns sum to zero with no rounding
         (`losses.balance`)."""
+        (only,) = self.balanced_together([self], [dual], self.shards)
+        return only
+
+    @abstractmethod
+    def balanced_together(self, parts: Sequence[Self], duals: Sequence[Tensor], shards: Whole) -> list[Tensor]:
+        """Likewise for Θ in pieces, of each of which a loss is ``parts``; sums are over the shards of all processes."""
 
 
 def power_of_four(size: float) -> float:

@@ -16,6 +16,7 @@ from torch import Tensor
 from provenet import deadline
 from provenet.losses.balance import is_balanced
 from provenet.losses.base import Loss, Shiftable
+from provenet.ranks import Whole
 
 _OFF = 1e-9  # of the sum of the sizes: what a column's sum may be for the conjugate to be a number
 _STEPS = 100
@@ -35,17 +36,32 @@ class Free(Loss):
         super().__init__(plain.target, plain.sample_weight)
         self.name, self.quadratic, self.kink, self.curvature = plain.name, plain.quadratic, plain.kink, plain.curvature
         self._given, self.there = plain, there
-        c = self.target.shape[-1]
-        each = plain.weight.expand(*self.target.shape[:-1], 1)
-        target, weight = self._rows(self.target), self._rows(each.expand_as(self.target))[:, 0]
-        self.offset = plain.with_data(target, weight).centre()
-        self._flat = plain.with_data(target - self.offset, weight)
+        flat = plain.flat(there)
+        self.offset = flat.centre()
+        self._flat = flat.with_data(flat.target - self.offset, flat.sample_weight)
         self._plain = plain.with_data(self._taken(self.target, self.offset), plain.sample_weight)
-        self._zero = self.target.new_zeros(c)
+        self._zero = self.target.new_zeros(self.target.shape[-1])
 
     @property
     def plain(self) -> Loss:
         return self._plain
+
+    @property
+    def shards(self) -> Whole:
+        return self._plain.shards
+
+    def pieces(self, values: Tensor) -> list[Tensor]:
+        return self._plain.pieces(values)
+
+    def forgetful(self) -> Free:
+        return self._with()
+
+    @property
+    def guess(self) -> Tensor | None:
+        return None if self._last is None else self._last[2]
+
+    def begin_at(self, guess: Tensor) -> None:
+        self._last = self._zero, -1, guess
 
     def _rows(self, values: Tensor) -> Tensor:
         """(n, …, c) → (r, c)."""
@@ -67,18 +83,14 @@ class Free(Loss):
         if prediction.requires_grad and torch.is_grad_enabled():  # Newton's step: zero, but it carries ∂b/∂Ŷ
             rows = self._rows(prediction)
             slope = self._flat.gradient(rows + b).sum(0)
-            return b - (slope - slope.detach()) @ self._spread(rows.detach() + b)[1].T
+            return b - (slope - slope.detach()) @ self._inverse(rows.detach() + b)
         self._last = prediction, prediction._version, b
         return b
 
-    def _spread(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """H·1eₖᵀ for every output k, (c, r, c), and (1ᵀH1)⁻¹ (c, c) where it can be inverted."""
-        c = rows.shape[1]
-        bent = self._flat.hessian_product(
-            rows, torch.eye(c, dtype=rows.dtype, device=rows.device)[:, None, :].expand(c, len(rows), c)
-        )
-        matrix = bent.sum(1)
-        return bent, torch.linalg.pinv((matrix + matrix.T) / 2, hermitian=True, rtol=1e-14)
+    def _inverse(self, rows: Tensor) -> Tensor:
+        """(1ᵀH1)⁻¹ (c, c) where it can be inverted."""
+        matrix = self._flat.across(rows)
+        return torch.linalg.pinv((matrix + matrix.T) / 2, hermitian=True, rtol=1e-14)
 
     def intercept(self, prediction: Tensor) -> Tensor:
         """The best b (c,) of a network with this prediction: the same to the last digit, whatever was asked before."""
@@ -112,18 +124,22 @@ class Free(Loss):
 
     def admissible(self, dual: Tensor) -> Tensor:
         inside = self._plain.admissible(dual)
-        return dual if torch.equal(inside, dual) and is_balanced(self._rows(dual)) else self._balanced(inside)
+        moved = self.shards.largest(float(not torch.equal(inside, dual)))
+        return dual if not moved and self._is_balanced(dual) else self._balanced(inside)
+
+    def _is_balanced(self, dual: Tensor) -> bool:
+        return is_balanced(*self._flat.pieces(self._rows(dual)), shards=self.shards)
 
     def _balanced(self, dual: Tensor) -> Tensor:
         rows = self._flat.balanced(self._rows(dual))
         return self._full(rows).view_as(dual)
 
     def hessian_product(self, prediction: Tensor, direction: Tensor) -> Tensor:
-        bent, inverse = self._spread(self._rows(prediction) + self._best(prediction))
+        at = self._rows(prediction) + self._best(prediction)
         plain = self._plain.hessian_product(self.at_best(prediction), direction)
         rows = tuple(range(plain.ndim - self.target.ndim, plain.ndim - 1))
-        share = plain.sum(rows) @ inverse  # (…, c)
-        back = torch.einsum("...k,krc->...rc", share, bent)
+        share = self.shards.add(part.sum(rows) for part in self.pieces(plain)) @ self._inverse(at)  # (…, c)
+        back = self._flat.hessian_product(at, share[..., None, :].expand(*share.shape[:-1], *at.shape))
         return plain - self._full(back).view_as(plain)
 
     def _full(self, rows: Tensor) -> Tensor:
@@ -139,14 +155,15 @@ class Free(Loss):
         return self._plain.local_curvature(self.at_best(prediction))
 
     def conjugate(self, dual: Tensor) -> Tensor:
-        rows = self._rows(dual)
-        if not bool((rows.sum(0).abs() <= _OFF * rows.abs().sum(0)).all()):
+        pieces = self._flat.pieces(self._rows(dual.detach()))
+        off, size = (self.shards.add(part.sum(0) for part in each) for each in (pieces, [p.abs() for p in pieces]))
+        if not bool((off.abs() <= _OFF * size).all()):
             return dual.new_tensor(float("inf"))
         return self._plain.conjugate(dual)
 
     def dual_scale(self, dual: Tensor, largest: float) -> float:
         # of a Θ that is not balanced no multiple but zero proves anything
-        return self._plain.dual_scale(dual, largest) if is_balanced(self._rows(dual)) else 0.0
+        return self._plain.dual_scale(dual, largest) if self._is_balanced(dual) else 0.0
 
     def prox(self, point: Tensor, step: Tensor | float) -> Tensor:
         """min_b of the Moreau envelope of L at point + 1bᵀ: Newton for the b at which Σ ∇L = 0 at the prox of L."""
@@ -177,6 +194,11 @@ class Free(Loss):
     def with_data(self, target: Tensor, weight: Tensor | None) -> Free:
         there = self.there if self.there is not None and len(self.there) == len(target) else None
         return Free(self._given.with_data(target, weight), there)
+
+    def alone(self, target: Tensor, weight: Tensor, there: Tensor | None) -> Free:
+        plain = self._given.alone(target, weight, there)
+        assert isinstance(plain, Shiftable)
+        return Free(plain, None if self.there is None else there)
 
     def part(self, some: Tensor) -> Free:
         given = self._given.with_data(self.target[some], self.sample_weight[some])

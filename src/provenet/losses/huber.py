@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from provenet.losses.balance import balanced_boxes
 from provenet.losses.base import Shiftable, power_of_four
 from provenet.losses.conjugate import Conjugate
 from provenet.losses.shift import close_centre, huber_shift
+from provenet.ranks import Whole
 
 
 class Huber(Shiftable):
@@ -56,14 +59,15 @@ class Huber(Shiftable):
         return point - pull * (r / (1 + pull)).clamp(-self.delta, self.delta)
 
     def centre(self) -> Tensor:
-        return close_centre(self.target, self.weight)
+        return close_centre([self], self.shards)
 
     def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
         return huber_shift(prediction - self.target, self.weight, self.delta, start)
 
-    def balanced(self, dual: Tensor) -> Tensor:
-        edge = self.weight * self.delta
-        return balanced_boxes(torch.minimum(torch.maximum(dual, -edge), edge))
+    def balanced_together(self, parts: Sequence[Self], duals: Sequence[Tensor], shards: Whole) -> list[Tensor]:
+        edges = [part.weight * part.delta for part in parts]
+        inside = [torch.minimum(torch.maximum(dual, -edge), edge) for dual, edge in zip(duals, edges, strict=True)]
+        return balanced_boxes(inside, shards)
 
     def smooth_conjugate(self) -> Conjugate:
         return _Walled(self)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
+from typing_extensions import Self
 
 from provenet.losses.balance import balanced_boxes
 from provenet.losses.base import Shiftable
 from provenet.losses.conjugate import Conjugate
 from provenet.losses.shift import logistic_shift
+from provenet.ranks import Whole
 
 
 class Logistic(Shiftable):
@@ -59,8 +63,8 @@ class Logistic(Shiftable):
     def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
         return logistic_shift(prediction, self.target, self.weight, start)
 
-    def balanced(self, dual: Tensor) -> Tensor:
-        return balanced_boxes(self.admissible(dual))
+    def balanced_together(self, parts: Sequence[Self], duals: Sequence[Tensor], shards: Whole) -> list[Tensor]:
+        return balanced_boxes([part.admissible(dual) for part, dual in zip(parts, duals, strict=True)], shards)
 
     def smooth_conjugate(self) -> Conjugate:
         return _BinaryEntropy(self)

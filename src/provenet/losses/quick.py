@@ -23,12 +23,12 @@ def newton_from(start: Array, newton: Callable[[Array], tuple[Array, Array, floa
     one entry: its size), so that what is left of the sum after it is about ‖δ‖ times what there was: where that is
     settled the step is the last, and need not be looked at."""
     b, before = start, math.inf
-    for _ in range(_STEPS):
+    for k in range(_STEPS):
         slope, step, wrong = newton(b)
         size = float(np.abs(slope).max())
         if not wrong >= _TOO_GOOD * total:
             return None
-        if size <= _SETTLED * total:
+        if size <= (_SETTLED if k else _ROUNDED) * total:  # a b that was the best before stays it, to the last bit
             return b
         if not size < 0.5 * before:
             return b if size <= _ROUNDED * total else None

@@ -6,13 +6,18 @@ float64: `FAR` beyond the predictions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from provenet.losses.quick import Array, newton_from
+from provenet.ranks import Whole
+
+if TYPE_CHECKING:
+    from provenet.losses.base import Loss
 
 FAR = 750.0  # e^−FAR is zero
 _STEPS = 200
@@ -25,14 +30,19 @@ def weighted_mean(residual: Tensor, weight: Tensor) -> Tensor:
     return mean + (weight * (residual - mean)).sum(0) / total
 
 
-def close_centre(target: Tensor, weight: Tensor) -> Tensor:
+def close_centre(parts: Sequence[Loss], shards: Whole) -> Tensor:
     """The weighted mean of targets (n, …, c) where all of a column lie within a factor of two of it: then no
     difference rounds, and what is left is smaller.  Zero elsewhere, where nothing would be gained."""
-    rows = target.reshape(-1, target.shape[-1])
-    if not len(rows):
-        return target.new_zeros(target.shape[-1])
-    low, high = rows.amin(0), rows.amax(0)
-    mean = weighted_mean(rows, weight.expand(*target.shape[:-1], 1).reshape(-1, 1))
+    rows = [part.target.reshape(-1, part.target.shape[-1]) for part in parts]
+    if not sum(map(len, rows)):
+        return rows[0].new_zeros(rows[0].shape[-1])
+    weights = [part.weight.expand(*part.target.shape[:-1], 1).reshape(-1, 1) for part in parts]
+    low, high = -shards.highest(torch.cat([-r for r in rows]).amax(0)), shards.highest(torch.cat(rows).amax(0))
+    total = shards.add(w.sum() for w in weights)
+    mean = low.new_zeros(len(low))
+    for _ in range(2):  # what rounding left is added once more
+        off = shards.add((w * (r - mean)).sum(0) for r, w in zip(rows, weights, strict=True))
+        mean = mean + off / total
     mean = torch.minimum(torch.maximum(mean, low), high)
     sizes = torch.minimum(low.abs(), high.abs()), torch.maximum(low.abs(), high.abs())
     close = (low * high > 0) & (sizes[1] <= 2 * mean.abs()) & (mean.abs() <= 2 * sizes[0])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
+from typing_extensions import Self
 
 from provenet.losses.balance import balanced_flows, balanced_mixtures
 from provenet.losses.base import Shiftable, wright_omega
 from provenet.losses.conjugate import Conjugate
 from provenet.losses.softmax_shift import softmax_shift
+from provenet.ranks import Whole
 
 
 class Softmax(Shiftable):
@@ -91,10 +95,16 @@ class Softmax(Shiftable):
     def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
         return softmax_shift(prediction, self.target, self.weight, start)
 
-    def balanced(self, dual: Tensor) -> Tensor:
-        if self._one_hot:
-            return balanced_flows(dual, self.target)
-        return balanced_mixtures(dual, self.target, self.weight)
+    def across(self, prediction: Tensor) -> Tensor:
+        p = torch.softmax(prediction, dim=-1)
+        weighted = self.weight * p
+        return torch.diag(weighted.sum(0)) - weighted.T @ p
+
+    def balanced_together(self, parts: Sequence[Self], duals: Sequence[Tensor], shards: Whole) -> list[Tensor]:
+        targets = [part.target for part in parts]
+        if shards.largest(float(not all(part._one_hot for part in parts))):
+            return balanced_mixtures(duals, targets, [part.weight for part in parts], shards)
+        return balanced_flows(duals, targets, shards)
 
     def smooth_conjugate(self) -> Conjugate:
         return _Entropy(self)

@@ -8,6 +8,7 @@ different sizes, Osborne's way of balancing a matrix does, and predictions that 
 from __future__ import annotations
 
 import math
+import sys
 from itertools import chain
 from typing import NamedTuple
 
@@ -95,7 +96,7 @@ def _root(data: _Data, start: Array) -> Array:
     """Far from the best b first on predictions that are scaled down, as their softmax has no steps."""
     b = start
     if _At.of(data, b).size > _CLOSE:
-        spread = float(np.ptp(data.z, axis=0).max())
+        spread = min(float(np.ptp(data.z, axis=0).max()), sys.float_info.max)
         for k in range(math.ceil(math.log(max(spread / _GENTLE, 1.0), _COOLER)), 0, -1):
             if deadline.over():
                 break

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from provenet.losses.balance import balanced_boxes
 from provenet.losses.base import Shiftable, power_of_four
 from provenet.losses.conjugate import Conjugate
 from provenet.losses.shift import close_centre, weighted_mean
+from provenet.ranks import Whole
 
 
 class Squared(Shiftable):
@@ -42,15 +46,15 @@ class Squared(Shiftable):
         return 0.0 if curvature == 0 else min(max(-slope / curvature, 0.0), largest)
 
     def centre(self) -> Tensor:
-        return close_centre(self.target, self.weight)
+        return close_centre([self], self.shards)
 
     def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
         return weighted_mean(self.target - prediction, self.weight)
 
-    def balanced(self, dual: Tensor) -> Tensor:
-        weight = self.weight.expand(*dual.shape[:-1], 1)
-        rows = tuple(range(dual.ndim - 1))
-        return balanced_boxes(dual - weight * (dual.sum(rows) / weight.sum()))
+    def balanced_together(self, parts: Sequence[Self], duals: Sequence[Tensor], shards: Whole) -> list[Tensor]:
+        weights = [part.weight.expand(*dual.shape[:-1], 1) for part, dual in zip(parts, duals, strict=True)]
+        off = shards.add(dual.flatten(0, -2).sum(0) for dual in duals) / shards.add(w.sum() for w in weights)
+        return balanced_boxes([dual - w * off for dual, w in zip(duals, weights, strict=True)], shards)
 
     def smooth_conjugate(self) -> Conjugate:
         return _OfSquared(self)

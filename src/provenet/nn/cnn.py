@@ -15,6 +15,7 @@ from torch.nn.functional import adaptive_avg_pool1d, adaptive_avg_pool2d, conv1d
 from typing_extensions import Self, Unpack
 
 from provenet.nn.base import Neurons, TwoLayer
+from provenet.nn.settings import check_switch
 
 Sizes = int | tuple[int, ...]
 Matrix = tuple[tuple[float, ...], ...]
@@ -44,6 +45,7 @@ class Convolution:
         for name, least in (("kernel", 1), ("stride", 1), ("padding", 0), ("dilation", 1)):
             object.__setattr__(self, name, _sizes(name, getattr(self, name), least))
         object.__setattr__(self, "pool", _pool(self.pool))
+        check_switch("fit_intercept", self.fit_intercept)
 
     def per_dimension(self, name: str, dims: int) -> tuple[int, ...]:
         """kernel, stride, padding, dilation or a pool of cells as one number a dimension."""

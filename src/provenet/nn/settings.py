@@ -11,6 +11,12 @@ Grid = tuple[int, int]
 _SCALES = (None, "sqrt_d")
 
 
+def check_switch(name: str, value: object) -> None:
+    """A file may hold anything, and 0.5 of an intercept would be half a column."""
+    if not isinstance(value, bool):
+        raise ValueError(f"{name}: it must be True or False, got {value!r}.")
+
+
 @dataclass(frozen=True)
 class NoSettings:
     """Of a block that has none."""

@@ -91,9 +91,11 @@ class Stream:
         return c
 
     def _size(self, X: Tensor) -> int:
-        """How many samples at a time, for hidden values of moderate size."""
+        """How many samples at a time, for hidden values of moderate size; more where A*Θ is large, as each part's is
+        added to it."""
         numbers = self.statement.block.on(X, self.statement.block.groups).rho * self.width + X[0].numel()
-        return batches.count(numbers, batches.PASS)
+        stack = 8 * self.width * self.p * self.q
+        return batches.count(numbers, min(max(batches.PASS, stack), batches.BLOCK))
 
     def _checked(self, raw: Any) -> tuple[Tensor, Tensor, Tensor | None]:
         if not isinstance(raw, (tuple, list)) or len(raw) not in (2, 3):

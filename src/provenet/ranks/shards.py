@@ -44,6 +44,10 @@ class Whole:
         (only,) = parts
         return only
 
+    def listed(self, parts: Iterable[Tensor]) -> Tensor:
+        """What is made of each piece, of those of all processes, in their order: (pieces, …)."""
+        return torch.stack(list(parts))
+
     def largest(self, value: float) -> float:
         """Of what each process says."""
         return value
@@ -107,6 +111,13 @@ class Spread(Whole):
             sums = {node: there[i] for at, there in zip(known, everywhere, strict=True) for i, node in enumerate(at)}
             out[start : start + _PIECE] = finished(sums, (0, self.count))
         return out.view(own[0].shape)
+
+    def listed(self, parts: Iterable[Tensor]) -> Tensor:
+        own = torch.stack(list(parts))
+        counts = [len(self.partition.shards_of(rank)) for rank in range(self.ranks.world)]
+        padded = own.new_zeros(max(counts), *own.shape[1:])
+        padded[: len(own)] = own
+        return torch.cat([there[:count] for there, count in zip(self.ranks.gathered(padded), counts, strict=True)])
 
     def largest(self, value: float) -> float:
         return self.ranks.largest(value)

@@ -40,6 +40,8 @@ def report(
 ) -> Path:
     """The report of a fitted estimator on (X, y), or on the data it was fitted to; more as in `render_report`."""
     path = getattr(estimator, "path_", None)
+    if path is not None and len(path) < len(estimator.betas_):
+        path = None  # folds were looked at, not all the data at each β
     own = {
         "solution": estimator.solution_,
         "predict": None if X is None else partial(estimator.predict, mask=mask),

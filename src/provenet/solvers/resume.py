@@ -33,6 +33,11 @@ def keep(course: _Course, saved: Snapshots) -> None:
     mixed = [] if course.mixture is None else course.mixture.points
     told["mixed"] = [_number(theta, thetas) for theta, _ in mixed]
     tensors |= {f"pull.{i}": pull for i, (_, pull) in enumerate(mixed)}
+    met = None if course.screen is None else course.screen.last
+    told["met"] = None if met is None else _number(met.theta, thetas)
+    tensors |= {} if met is None else {"met.upper": met.upper}
+    if (guess := course.program.loss.guess) is not None:
+        tensors["guess"] = guess
     best = course.best.factors()
     tensors |= {"best.left": best.left, "best.right": best.right, "best.gate": best.gate}
     tensors |= {f"theta.{i}": theta for i, theta in enumerate(thetas)}
@@ -57,8 +62,12 @@ def continued(course: _Course, saved: Snapshots) -> bool:
     if course.mixture is not None:
         for i, theta in enumerate(told["mixed"]):
             course.mixture.add(tensors[f"theta.{theta}"], tensors[f"pull.{i}"])
+    if course.screen is not None and told["met"] is not None:
+        course.screen.met(tensors[f"theta.{told['met']}"], tensors["met.upper"])
     best = Factors(*(tensors[f"best.{name}"] for name in ("left", "right", "gate")))
     course.best = Point.of(best, course.program.operator.forward_factors(best))
+    if "guess" in tensors:
+        course.program.loss.begin_at(tensors["guess"])
     return True
 
 

@@ -35,7 +35,7 @@ from provenet.problem import Program
 from provenet.variable import Factors
 from provenet.vectors import unit
 
-_FORMAT, _VERSION = "provenet-snapshot", 2
+_FORMAT, _VERSION = "provenet-snapshot", 3
 _INDEX = "snapshot.json"
 _OURS = re.compile(r"^(state|rows)-(\d+)(-\d+)?\.safetensors$")
 _PROBES = 4
@@ -161,7 +161,8 @@ class Snapshots:
             content = path.read_bytes()
             if hashlib.sha256(content).hexdigest() != files.get(name):
                 raise ValueError("its digest is another")
-            return safetensors.torch.load(content)
+            found = safetensors.torch.load(content)
+            return {name: tensor.clone() for name, tensor in found.items()}  # in memory as a run has it: see `resumed`
         except (OSError, SafetensorError, ValueError) as error:
             raise ValueError(
                 f"{path}: this part of a snapshot cannot be read ({error}); delete {self.folder} to begin anew."

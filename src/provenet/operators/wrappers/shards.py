@@ -16,6 +16,8 @@ from provenet.operators.wrappers.base import Wrapper
 from provenet.space import Space
 from provenet.variable import Factors, Stack
 
+_MOST_WAITING = 256 * 2**20  # bytes of a sum that is kept for whoever asks next
+
 
 @dataclass
 class _Slack:
@@ -35,8 +37,9 @@ class _Slack:
 class RowsInParts(Operator):
     """A(Z) = [A_1(Z); A_2(Z); …]: each part has some rows of the prediction, and an operator."""
 
-    remembered = ("_known",)
-    _known: tuple[Tensor, float] | None = None  # a residual and its rounding, so that no pass is made twice
+    remembered = ("_known", "_waiting")
+    _known: tuple[Tensor, float] | None = None  # a residual and its rounding, so that no pass is made twice;
+    _waiting: Stack | None = None  # and its A*R, made on the way, until it is asked for
 
     @abstractmethod
     def parts(self) -> Iterator[tuple[Any, Operator]]:
@@ -55,8 +58,11 @@ class RowsInParts(Operator):
         return out
 
     def adjoint(self, residual: Tensor) -> Stack:
+        if self._waiting is not None and self._known is not None and torch.equal(self._known[0], residual):
+            total, self._waiting = self._waiting, None
+            return total
         total, slack = self._summed(residual)
-        self._known = residual, slack
+        self._known, self._waiting = (residual, slack), None
         return total
 
     def _summed(self, residual: Tensor) -> tuple[Stack, float]:
@@ -82,7 +88,9 @@ class RowsInParts(Operator):
     def rounding(self, residual: Tensor) -> float:
         if self._known is not None and torch.equal(self._known[0], residual):
             return self._known[1]
-        return self._summed(residual)[1]
+        total, slack = self._summed(residual)
+        self._known, self._waiting = (residual, slack), total if total.nbytes <= _MOST_WAITING else None
+        return slack
 
 
 class ShardSource(Protocol):

@@ -152,13 +152,13 @@ class LBFGS(Resumable[LBFGSState]):
 
     def kept(self, state: LBFGSState) -> Kept:
         factors, pairs = state.at.factors, state.pairs.known
-        tensors = {"left": factors.left, "right": factors.right, "gate": factors.gate}
+        tensors = {"left": factors.left, "right": factors.right, "gate": factors.gate, "gradient": state.at.gradient}
         if pairs:
             steps, changes, _ = zip(*pairs, strict=True)
             tensors |= {"steps": torch.stack(steps), "changes": torch.stack(changes)}
         if state.scales is not None:
             tensors["scales"] = state.scales
-        told = {"age": state.age, "stuck": state.stuck, "exhausted": state.exhausted}
+        told = {"age": state.age, "stuck": state.stuck, "exhausted": state.exhausted, "value": state.at.value}
         return told | {"products": [pair.product for pair in pairs]}, tensors
 
     def resumed(self, program: Program, kept: Kept) -> LBFGSState:
@@ -168,12 +168,14 @@ class LBFGS(Resumable[LBFGSState]):
         here = Coordinates.of(program, begun)
         here = (here if factors.left.dtype == begun else here.finer(program)).opened(factors.gate)
         products = told["products"]
-        sides = (tensors["steps"], tensors["changes"], products) if products else ((), (), ())
-        pairs = Pairs(
-            self._nothing(here, factors.n_neurons).most, tuple(Pair(*pair) for pair in zip(*sides, strict=True))
-        )
+        # each in memory of its own, as a step leaves it: the last digits of a product may hang on where a row begins
+        steps, changes = ([row.clone() for row in tensors[name]] if products else [] for name in ("steps", "changes"))
+        known = tuple(Pair(*pair) for pair in zip(steps, changes, products, strict=True))
+        pairs = Pairs(self._nothing(here, factors.n_neurons).most, known)
         numbers = {name: told[name] for name in ("age", "stuck", "exhausted")}
-        return LBFGSState(here, spot(program, here, factors), pairs, tensors.get("scales"), **numbers)
+        prediction = here.both_ways(factors)[0].to(torch.float64)
+        at = Spot(factors, prediction, told["value"], tensors["gradient"])  # not anew: a free intercept began elsewhere
+        return LBFGSState(here, at, pairs, tensors.get("scales"), **numbers)
 
     def step(self, program: Program, state: LBFGSState) -> LBFGSState:
         if state.stuck or state.at.factors.n_neurons == 0:

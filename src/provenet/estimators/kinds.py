@@ -1,0 +1,38 @@
+"""Which kinds of networks a search tries: activations and gates."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from provenet.blocks import MLP
+from provenet.estimators.base import TrainingData
+from provenet.gauges.prox.mixed import WEIGHT_DECAY
+
+AUTO = "auto"
+_OUTPUTS = 6  # of ReLU networks that are proven in seconds
+
+
+def kinds_to_try(model: Any, data: TrainingData) -> list[tuple[str, Any]]:
+    """(activation, gates) of each; a linear network has no gates to choose."""
+    activations = _usual(model, data) if _is_auto(model.activation) else _several(model.activation)
+    gates = _several(model.gates)
+    return [(each, own) for each in activations for own in (gates[:1] if each == "linear" else gates)]
+
+
+def _usual(model: Any, data: TrainingData) -> list[str]:
+    """On a table linear networks, and ReLU, where outputs are few enough for a proof in seconds, or gated ReLU.  On
+    other samples, and with gates, norms or a method of one's own, gated ReLU alone."""
+    own = not _is_auto(model.gates) or model._wanted().name != AUTO or tuple(model.penalty) != WEIGHT_DECAY
+    if own or not _is_auto(model.solver) or not isinstance(model._make_block(), MLP) or data.X.ndim != 2:
+        return ["gated_relu"]
+    return ["linear", "relu" if data.targets.shape[-1] <= _OUTPUTS else "gated_relu"]
+
+
+def _is_auto(setting: Any) -> bool:
+    return isinstance(setting, str) and setting == AUTO
+
+
+def _several(setting: Any) -> list[Any]:
+    """The names in a list of names; anything else is one choice."""
+    named = isinstance(setting, (list, tuple)) and len(setting) > 0 and all(isinstance(each, str) for each in setting)
+    return list(setting) if named else [setting]

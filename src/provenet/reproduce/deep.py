@@ -1,0 +1,205 @@
+"""Deep networks by convex stages on a set of images, as BM §4.2 has them: accuracy by stage, for several ranks m."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits
+from sklearn.exceptions import ConvergenceWarning
+
+from provenet.data.images import load_images
+from provenet.layerwise import LayerwiseClassifier
+from provenet.layerwise.presets import PRESETS, default_layers
+from provenet.reproduce.end_to_end import trained_at_once
+from provenet.reproduce.experiment import Findings, Piece, Run, Table
+
+_COLOURS = {1: "#3b6fb6", 2: "#d9822b", 4: "#4b9a5b"}
+_PART = 500  # samples at a time
+
+
+@dataclass(frozen=True)
+class Deep:
+    """stages: how many; neurons: of each, m behind each of neurons/m gates.  paper: its accuracy by m, in %, and that
+    of a CNN trained end to end.  where: the data can be had."""
+
+    name: str
+    stages: int
+    neurons: int
+    epochs: int
+    augment: tuple[str, ...]
+    paper: dict[int, float]
+    paper_end_to_end: float
+    where: str
+    beta: str = "1e-3mean"
+
+    def in_small(self) -> Deep:
+        return Deep(self.name, 3, 8, 4, (), self.paper, self.paper_end_to_end, self.where, "1e-2mean")
+
+
+@dataclass(frozen=True)
+class Images:
+    X: NDArray[Any]
+    y: NDArray[Any]
+    X_test: NDArray[Any]
+    y_test: NDArray[Any]
+    name: str
+
+
+def run(run: Run, deep: Deep) -> Findings:
+    images, deep = (_digits(), deep.in_small()) if run.quick else (_official(run.data, deep), deep)
+    ranks = (1, 2) if run.quick else (1, 2, 4)
+    about = f"{images.name}, {len(images.X)}, {deep.stages} stages, {deep.neurons} neurons, {deep.epochs} epochs"
+    found: dict[int, Piece] = {}
+    for m in ranks:
+        found[m] = run.piece(f"{about}, m = {m}", lambda m=m: grown(images, deep, m, run, certify=False))  # type: ignore[misc]
+    at_once = run.piece(f"{about}, end to end", lambda: _at_once(images, deep, sum(found[ranks[0]]["cpu"])))
+    proven = run.piece(f"{about}, m = {ranks[0]}, proven", lambda: grown(images, deep, ranks[0], run, certify=True))
+    found[ranks[0]] = found[ranks[0]] | {"gap": proven["gap"]}
+    tables = (_by_stage(found), _totals(found, at_once, deep))
+    pictures = {"accuracy-by-stage": _picture(found, at_once, deep)}
+    return Findings(tables, pictures, _words(found, at_once, deep, images), {"layerwise": found, "end to end": at_once})
+
+
+def grown(images: Images, deep: Deep, m: int, run: Run, certify: bool) -> Piece:
+    """One deep network, stage by stage; a run that was cut off goes on, and one without proofs gets them."""
+    folder = None if run.kept is None else run.kept.parent / f"{run.kept.stem}-m{m}"
+    model = LayerwiseClassifier(
+        layers=deep.stages,
+        n_gates=deep.neurons // m,
+        rank=m,
+        epochs=deep.epochs,
+        beta=deep.beta,
+        augment=deep.augment,
+        validation_fraction=None,
+        early_stopping=False,
+        certify=certify,
+        checkpoint=folder,
+        resume=folder is not None,
+        cache="2GB",
+        random_state=0,
+    )
+    model._watcher = lambda event: event.epoch is not None and run.tell(f"m = {m}  {event}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # gaps are in the table
+        model.fit(images.X, images.y)
+    return {
+        "train": [stage.score for stage in model.stages_],
+        "test": _accuracies(model, images.X_test, images.y_test),
+        "gap": [None if stage.certificate is None else stage.certificate.relative_gap for stage in model.stages_],
+        "filters": [stage.filters for stage in model.stages_],
+        "cpu": [stage.cpu for stage in model.stages_],
+    }
+
+
+def _accuracies(model: LayerwiseClassifier, X: NDArray[Any], y: NDArray[Any]) -> list[float]:
+    """Of every stage's own outputs."""
+    code = np.searchsorted(model.classes_, y)
+    right = np.zeros(len(model.network_))
+    with torch.no_grad():
+        for i in range(0, len(X), _PART):
+            said = model.network_.outputs(torch.from_numpy(X[i : i + _PART].astype(np.float32)))
+            right += [int((each.argmax(1).numpy() == code[i : i + _PART]).sum()) for each in said]
+    accuracies: list[float] = (right / len(X)).tolist()
+    return accuracies
+
+
+def _at_once(images: Images, deep: Deep, seconds: float) -> Piece:
+    layers = default_layers(PRESETS["cpu"], images.X.shape[1:], deep.stages)
+    convolutions = [dict(layer.made_block.settings()) for layer in layers]
+    return trained_at_once(
+        convolutions, deep.neurons, (images.X, images.y), (images.X_test, images.y_test), seconds, deep.augment
+    )
+
+
+def _digits() -> Images:
+    digits = load_digits()
+    X, y = digits.images[:, None].astype(np.float32), digits.target
+    return Images(X[:400], y[:400], X[1_000:], y[1_000:], "scikit-learn's digits")
+
+
+def _official(data: Path | None, deep: Deep) -> Images:
+    if data is None:
+        raise FileNotFoundError(
+            f"data: {deep.name} is needed, --data FOLDER; {deep.where}. --quick runs without, on scikit-learn's digits."
+        )
+    found = load_images(data)
+    if found.test is None:
+        raise ValueError(f"{data}: it has no test images; {deep.where}.")
+    return Images(*found.training, *found.test, found.name)
+
+
+def _percent(values: Sequence[float]) -> list[str]:
+    return [f"{100 * value:.2f}" for value in values]
+
+
+def _by_stage(found: dict[int, Piece]) -> Table:
+    rows = []
+    for m, piece in found.items():
+        gaps = ["none" if gap is None else f"{gap:.2g}" for gap in piece["gap"]]
+        columns = zip(
+            _percent(piece["train"]), _percent(piece["test"]), gaps, piece["filters"], piece["cpu"], strict=True
+        )
+        rows += [
+            (str(m), str(stage), train, test, gap, str(filters), f"{seconds:.0f}")
+            for stage, (train, test, gap, filters, seconds) in enumerate(columns, 1)
+        ]
+    columns_ = ("m", "stage", "training, %", "test, %", "relative gap, proven", "filters", "CPU seconds")
+    return Table("By stage", columns_, tuple(rows))
+
+
+def _totals(found: dict[int, Piece], at_once: Piece, deep: Deep) -> Table:
+    rows = [
+        (f"layerwise, m = {m}", f"{100 * piece['test'][-1]:.2f}", f"{sum(piece['cpu']):.0f}", f"{deep.paper[m]:.1f}")
+        for m, piece in found.items()
+    ]
+    rows.append(
+        (
+            f"end to end, {at_once['epochs']:.1f} epochs",
+            f"{100 * at_once['test']:.2f}",
+            f"{at_once['cpu']:.0f}",
+            f"{deep.paper_end_to_end:.1f}",
+        )
+    )
+    columns = ("network", "test, %", "CPU seconds", f"the paper, {deep.name}, %")
+    return Table("In the end", columns, tuple(rows))
+
+
+def _words(found: dict[int, Piece], at_once: Piece, deep: Deep, images: Images) -> tuple[str, ...]:
+    first = found[min(found)]
+    rises = all(b >= a for a, b in zip(first["test"], first["test"][1:], strict=False))
+    gates = ", ".join(f"{deep.neurons // m} for m = {m}" for m in found)
+    return (
+        f"{images.name}: {len(images.X)} images to train on, {len(images.X_test)} to judge by. At m = {min(found)} "
+        f"accuracy {'rises' if rises else 'does not rise'} with every stage: {', '.join(_percent(first['test']))} %.",
+        f"Every stage has {deep.neurons} neurons; gates: {gates}. {deep.epochs} epochs, β = {deep.beta}, augmentation: "
+        f"{', '.join(deep.augment) or 'none'}.",
+        "Different from the paper: it has 256 gates whatever m, all positions, and 50 epochs of SGD on a GPU; here are "
+        "strides, few epochs and preset='cpu', for two cores.",
+        "A gap is of a stage's own convex problem, without augmentation, on what the stages below pass on.",
+        f"The CNN that is trained end to end has the same convolutions, and as much CPU time as m = {min(found)} took: "
+        f"{100 * at_once['test']:.2f} %.",
+    )
+
+
+def _picture(found: dict[int, Piece], at_once: Piece, deep: Deep) -> Figure:
+    figure = Figure(figsize=(7, 4.4), layout="constrained")
+    axes = figure.subplots()
+    for m, piece in found.items():
+        stages = range(1, len(piece["test"]) + 1)
+        axes.plot(stages, 100 * np.array(piece["test"]), "o-", color=_COLOURS[m], label=f"m = {m}, test")
+        axes.plot(
+            stages, 100 * np.array(piece["train"]), "o--", color=_COLOURS[m], label=f"m = {m}, training", alpha=0.5
+        )
+    axes.axhline(100 * at_once["test"], color="0.3", linewidth=0.9, label="end to end, test")
+    axes.set(xlabel="stage", ylabel="accuracy, %", xticks=range(1, deep.stages + 1))
+    axes.grid(alpha=0.2)
+    axes.legend(frameon=False, fontsize=8)
+    return figure
