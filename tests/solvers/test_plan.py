@@ -68,7 +68,11 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
         lambda: posed("mlp", (40, 4), 2, activation="relu", penalty=(2, 1)),
         ["frank_wolfe"],
     ),
-    "relu without a table": (lambda: posed("mixer", (20, 3, 3), 2, activation="relu", gates=4), ["cone_bm"]),
+    "relu, few rows of tokens": (
+        lambda: posed("mixer", (20, 3, 3), 2, activation="relu", gates=4),
+        ["cone_bm", "frank_wolfe"],
+    ),
+    "relu without a table": (lambda: posed("mixer", (600, 12, 12), 2, activation="relu", gates=4), ["cone_bm"]),
     "whitened": (whitened, ["closed_form", "copositive_admm", "frank_wolfe"]),
     "cnn": (lambda: posed(pn.CNN(kernel=3, pool=2), (200, 1, 8, 8), 10, "softmax"), ["admm", "apg", "bm"]),
     "attention, linear, long first layers": (

@@ -79,7 +79,9 @@ def _walk(K: Tensor, inside: Tensor, generator: torch.Generator) -> Tensor:
     at = inside.expand(_WALKERS * p, p)
     for _ in range(_WALKS):
         room = (at @ K.T).clamp_min(1e-300)
-        way = torch.randn(at.shape, generator=generator).to(at) * torch.linalg.vector_norm(at, dim=1, keepdim=True)
+        way = torch.randn(at.shape, generator=generator, device=generator.device).to(at) * torch.linalg.vector_norm(
+            at, dim=1, keepdim=True
+        )
         speed, first = (-(way @ K.T) / room).max(1)  # in parts of the way there
         met.index_add_(0, first, (speed > 0).to(met))
         at = at + 0.5 / speed.clamp_min(0.5)[:, None] * way
