@@ -32,6 +32,7 @@ def test_classifier_search(blobs):
     assert [s.problem.beta for s in clf.path_] == clf.betas_.tolist()
     assert clf.path_[best] is clf.solution_
     assert clf.certificate_.holds(clf.tol)
+    assert clf.certificate_.tol == clf.tol
     assert all(s.certificate.holds(clf.cv_tol) for s in clf.path_)
     results = clf.cv_results_
     assert results["tol"] == clf.cv_tol > clf.tol
@@ -40,6 +41,15 @@ def test_classifier_search(blobs):
     np.testing.assert_array_equal(results["split1_test_score"], clf.cv_scores_[1])
     assert results["rank_test_score"][best] == 1
     assert clf.score(X, y) > 0.85
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_what_stops_short_is_not_certified_by_the_tolerance_of_folds(blobs):
+    clf = pn.ProvenClassifierCV(**SMALL, tol=1e-12, max_steps=16).fit(*blobs)
+    assert 1e-12 < clf.certificate_.relative_gap <= clf.cv_tol
+    assert clf.certificate_.tol == 1e-12
+    assert clf.certificate_.status == "not_certified"
+    assert clf.solution_.status != "solved"
 
 
 def test_folds_are_plain_fits_at_their_share_of_beta(curve):

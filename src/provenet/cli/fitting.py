@@ -80,7 +80,8 @@ def prepare(
     """
     if block.block != "mlp":
         refuse_if_given(context, "intercept", "it goes with --block mlp.")
-    chosen, gates = block.chosen(file), network.gates.checked(network.activation)
+    activation = network.activation or ("auto" if search else "gated_relu")
+    chosen, gates = block.chosen(file), network.gates.checked(activation)
     if gates.count is not None or gates.name == "all":
         refuse_if_given(context, "n_gates", f"--gates {gates.count or gates.name} says how many.")
     data = file.load(task, as_bytes(solver.memory_limit), holdout, network.seed)
@@ -98,11 +99,11 @@ def prepare(
     outputs = _outputs(y, task, network.loss, block.readout)
     check_fits(chosen, data.X, outputs)
     check_mask(file.data, chosen, data.mask)
-    _check_penalty(chosen, network.activation, network.penalty.pair, data.X, outputs)
+    _check_penalty(chosen, activation, network.penalty.pair, data.X, outputs)
     estimator = kind(
         block=chosen if block.set_ else block.block,
         readout=block.readout,
-        activation=network.activation,
+        activation=activation,
         gates=gates.name,
         n_gates=gates.count or network.n_gates,
         fit_intercept=network.fit_intercept,

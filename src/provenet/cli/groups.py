@@ -97,7 +97,7 @@ class OfBlock:
 class OfNetwork:
     """What is trained."""
 
-    activation: o.ActivationOption = "gated_relu"
+    activation: o.ActivationOption = None
     gates: o.Gates = "auto"  # type: ignore[assignment]  # typer parses it
     n_gates: o.GateCount = 50
     loss: o.LossOption = None

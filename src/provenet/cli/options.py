@@ -132,7 +132,13 @@ OneHot = Annotated[
     bool, typer.Option("--one-hot", help="Make of every column of text a column of zeros and ones for each category.")
 ]
 TaskOption = Annotated[Task, typer.Option(help="What to fit; auto looks at the target.")]
-ActivationOption = Annotated[Activation, typer.Option(help="The network's activation.")]
+ActivationOption = Annotated[
+    Activation | None,
+    typer.Option(
+        help="The network's activation.",
+        show_default="gated_relu; a search on a table tries linear and relu, or gated_relu",
+    ),
+]
 BetaOption = Annotated[
     Beta,
     typer.Option(

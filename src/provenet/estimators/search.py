@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple
 
@@ -100,13 +101,16 @@ class BetaSearch(ManyBetas):
 
     def _finished(self: Any, rough: Solution, budget: Budget) -> Solution:
         """The solution to the tolerance that was asked for; what there is, where that was cut short and proves less."""
+        # said to be of the tolerance that was asked for, not of the folds'
+        rough = replace(rough, certificate=replace(rough.certificate, tol=float(self.tol)))
         if rough.certificate.holds(self.tol):
             return rough
         try:
             fine = self._solve(rough.problem, rough.factors, budget.left())
         except KeyboardInterrupt:
-            return rough
-        return fine if fine.certificate.relative_gap <= rough.certificate.relative_gap else rough
+            return replace(rough, status=Status.INTERRUPTED)
+        better = fine.certificate.relative_gap <= rough.certificate.relative_gap
+        return fine if better else replace(rough, status=fine.status)
 
     def _in_shards(self, X: Any, limit: int | None) -> bool:
         if comes_in_shards(X):

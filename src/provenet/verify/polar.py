@@ -15,7 +15,7 @@ from provenet.verify.types import Statement
 
 Array = NDArray[np.float64]
 _ENOUGH = 1 + 1e-4  # times β: polars that need not be bounded better
-_MOST_WORK = 3e6  # rows of a cone times the square of their length: beyond, the relaxation takes minutes
+_MOST_WORK = 6e6  # rows of a cone times the square of their length: beyond, the relaxation takes minutes
 Bound = tuple[float, bool]  # and whether it is the number itself
 
 
