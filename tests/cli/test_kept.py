@@ -150,3 +150,14 @@ def test_a_path_writes_as_it_goes_and_ends_in_time(run, flowers, tmp_path):
     assert "out of time after" in answer.err
     with (tmp_path / "path" / "path.csv").open() as file:
         assert len(list(csv.DictReader(file))) == len(answer.json["path"]) > 3
+
+
+def test_ctrl_c_after_the_end_changes_nothing():
+    """What comes while Python ends cannot turn a success into a failure."""
+    code = (
+        "import os, signal, sys; from provenet.cli import main; sys.argv[1:] = ['--version']\n"
+        "try: main()\nfinally: os.kill(os.getpid(), signal.SIGINT)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.startswith("provenet ")

@@ -15,7 +15,10 @@ def main() -> None:
         signal.signal(signal.SIGINT, _end_at_once)
     from provenet.cli.commands import run
 
-    run()
+    try:
+        run()
+    finally:  # all is said: a Ctrl-C that comes while Python ends would only make a success look like a failure
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _end_at_once(_: int, __: FrameType | None) -> None:

@@ -78,8 +78,8 @@ def path(
                 raise
             interrupted = True
     record.finish()
-    if len(solutions) < betas:
-        stopped = interrupted or solutions[-1].status is Status.INTERRUPTED
+    stopped = interrupted or solutions[-1].status is Status.INTERRUPTED
+    if stopped or len(solutions) < betas:
         how = "interrupted" if stopped else "out of time"
         warn(f"{how} after {len(solutions)} of {betas} values of beta; those are written.")
     rows, page, failed = record.rows, None, False
