@@ -172,10 +172,10 @@ def test_newton_is_that_of_the_barrier_function(loss: str) -> None:
 
 def test_refusals_name_the_reason() -> None:
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((6, 3, 4))
+    X, Y = rng.standard_normal((6, 4)), rng.standard_normal((6, 2))
     with pytest.raises(ValueError, match="table of rows"):
-        pn.solve(pn.formulate("attention", X, rng.standard_normal((6, 2)), activation="relu", gates=4), "copositive")
-    assert CopositiveDual().memory(posed("mlp", X[:, 0], rng.standard_normal((6, 2))).program) > 0
+        pn.solve(pn.formulate("mlp", X, Y, gates=4), "copositive")
+    assert CopositiveDual().memory(posed("mlp", X, Y).program) > 0
 
 
 def test_atoms_that_reach_nothing_leave_no_neuron() -> None:
