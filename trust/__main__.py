@@ -37,7 +37,7 @@ def main() -> int:
     if unknown := [name for name in asked.figures if name not in FIGURES]:
         parser.error(f"{', '.join(unknown)}: unknown; the figures are {', '.join(FIGURES)}.")
     warnings.simplefilter("ignore")
-    records = Records(asked.records)
+    records = Records(asked.records.resolve())  # a figure may work in another folder
     failed = False
     for name in asked.figures or FIGURES:
         figure = FIGURES[name]
