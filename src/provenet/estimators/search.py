@@ -23,10 +23,10 @@ from provenet.estimators.beta import USUAL, Beta, parse_beta
 from provenet.estimators.budget import Budget
 from provenet.estimators.choice import Candidate, check_rule, chosen, results, seen_enough
 from provenet.estimators.folds import Fold, Next, followed
-from provenet.estimators.kinds import kinds_to_try
+from provenet.estimators.kinds import kinds_to_try, many_outputs
 from provenet.estimators.settings import ManyBetas
 from provenet.estimators.together import refuse_together
-from provenet.estimators.trained_folds import roughly_relu, trained_scores
+from provenet.estimators.trained_folds import roughly, trained_scores
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.problem import Problem
 from provenet.solvers import Solution, Status
@@ -41,8 +41,8 @@ class BetaSearch(ManyBetas):
 
     From the largest β down, each is tried on all folds, and on all the data, before the next: each part begins where it
     stood.  They are solved to ``cv_tol`` only, which bounds how far each objective is from its least; the network of
-    the chosen β then goes on to ``tol``.  ReLU networks of the folds are trained, not solved (`trained_folds`), unless
-    a ``cv_tol`` is asked for, and only the one that is kept is solved.
+    the chosen β then goes on to ``tol``.  ReLU networks of the folds, and any with more than six outputs, are trained,
+    not solved (`trained_folds`), unless a ``cv_tol`` is asked for, and only the one that is kept is solved.
 
     Losses are sums over samples, so a fold that holds a share s of the total weight is trained at s·β: loss and penalty
     then trade off as they do on all the data, and ``betas_`` and ``beta_`` are in units of all the data.  Where
@@ -70,7 +70,7 @@ class BetaSearch(ManyBetas):
             model.activation, model.gates = activation, gates
             model._counter = self._counts(k, len(choices), activation)
             own = budget.left(len(choices) - k)
-            look = model._train_folds if model._trains_folds() else model._search
+            look = model._train_folds if model._trains_folds(data) else model._search
             try:
                 best, interrupted = look(data, Budget(None if own is None else _SEARCH * own))
             except KeyboardInterrupt:
@@ -130,16 +130,18 @@ class BetaSearch(ManyBetas):
             )
         return False
 
-    def _trains_folds(self: Any) -> bool:
+    def _trains_folds(self: Any, data: TrainingData) -> bool:
         """Whether networks of the folds are trained, not solved: only with weight decay."""
-        return self.activation == "relu" and self.cv_tol == "auto" and tuple(self.penalty) == WEIGHT_DECAY
+        if self.cv_tol != "auto" or tuple(self.penalty) != WEIGHT_DECAY:
+            return False
+        return self.activation == "relu" or many_outputs(self, data)
 
     def _train_folds(self: Any, data: TrainingData, budget: Budget) -> tuple[int, bool]:
         """As `_search`, by networks that are trained on the folds, one fold after the other; Ctrl-C leaves nothing."""
         self.path_, seed, splits = [], self._seed(), self._splits(data)
         self._fit_whitening(data)
         with budget.within():
-            grid = self._grid(roughly_relu(self, data, seed))
+            grid = self._grid(roughly(self, data, seed))
         folds = [Fold.of(self, data, *split).alone() for split in splits]
         if self.n_jobs in (None, 1):
             scores: list[Any] = []
@@ -156,7 +158,8 @@ class BetaSearch(ManyBetas):
         self._tell(len(grid), 0, np.nan, "by max_seconds" if ended else None)
         if self.verbose:
             known = f"score {np.nanmax(self.cv_results_['mean_test_score']):.4f}" if not ended else "ended"
-            print(f"relu networks trained at {len(grid)} values on {len(folds)} folds  {known} at {grid[best]:.3e}")
+            told = f"{self.activation} networks trained at {len(grid)} values on {len(folds)} folds"
+            print(f"{told}  {known} at {grid[best]:.3e}")
         return best, False
 
     def _splits(self: Any, data: TrainingData) -> list[Any]:
