@@ -19,7 +19,9 @@ class Recipe:
     optimiser: "sgd", with momentum 0.9, or "adam".  schedule: "steps", rate × ``decay`` every ``every`` epochs; or
     "one_cycle", up to the rate during the first ``warm_up`` of all steps and down along a cosine.  least_steps: of a
     stage, by more epochs where samples are few.  gate_share: of the epochs that a stage with trained gates is a ReLU
-    network.  augment: "flip" (left to right), "crop" (shifts by up to an eighth), both or none.
+    network.  whiten: the first layer begins as patches of the stage's inputs, and is stepped in coordinates in which
+    these are white but for such a share of their mean variance (`provenet.layerwise.whitening`); None: Gaussian, and
+    steps on the weights themselves.  augment: "flip" (left to right), "crop" (shifts by up to an eighth), both or none.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Recipe:
     every: int = 15
     warm_up: float = 0.2
     gate_share: float = 0.35
+    whiten: float | None = None
     augment: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -91,6 +94,7 @@ PRESETS = {
         gates="trained",
         engine="auto",
         least_steps=400,
+        whiten=1e-2,
     ),
 }
 
@@ -141,7 +145,7 @@ def _of_images(preset: Recipe, side: int, count: int) -> tuple[Layer, ...]:
         stride = 2 if side >= (8 if odd else 24) else 1
         side = (side - 1) // stride + 1
         pool = min(8, (side + 1) // 2) if large else min(2, side)
-        block = CNN(kernel=kernel, stride=stride, padding=kernel // 2, pool=pool)
+        block = CNN(kernel=kernel, stride=stride, padding=kernel // 2, pool=pool, fit_intercept=True)
         layers.append(Layer(block, normalise="standard"))
     return tuple(layers)
 
