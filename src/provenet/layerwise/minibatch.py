@@ -64,7 +64,8 @@ class Minibatches:
         """The epoch before which a ReLU network's first layer becomes the gates; None: they are there already."""
         if self.layer.activation != "gated_relu" or self.layer.gates != "trained":
             return None
-        return min(self.epochs, max(1, round(self.recipe.gate_share * self.epochs)))
+        assert self.layer.rank is not None
+        return min(self.epochs, max(1, round(self.recipe.gate_share / self.layer.rank * self.epochs)))
 
     def start(self) -> Training:
         recipe = self.recipe
