@@ -89,6 +89,17 @@ def test_killed_in_the_middle_of_an_epoch(moment: int, whole: Any, slice_: Any, 
     resumed_equals(whole, model, slice_)
 
 
+@pytest.mark.parametrize("moment", [1, STEPS, 2 * STEPS + 1])
+def test_killed_before_and_after_gates_are_fixed(moment: int, slice_: Any, tmp_path: Path) -> None:
+    """With two neurons a gate a stage is a ReLU network for half of its epochs only; white coordinates go on."""
+    layers = small_layers(epochs=EPOCHS, rank=2)[:1]
+    model = estimator(certify=False).set_params(layers=layers)
+    whole = fitted(clone(model), *slice_)
+    model.set_params(checkpoint=tmp_path / "run")
+    killed(model, slice_, kill_at(moment, Minibatches, "_seen"))
+    resumed_equals(whole, model, slice_)
+
+
 @pytest.mark.parametrize("moment", WRITES)
 def test_killed_while_a_checkpoint_is_written(moment: int, whole: Any, slice_: Any, tmp_path: Path) -> None:
     model = estimator(checkpoint=tmp_path / "run")

@@ -194,16 +194,18 @@ class _Work:
     below: tuple[Stage, ...]
 
     def trained(self, checkpoint: Checkpoint | None, report: Callable[..., None]) -> _Trained:
-        outputs = self.growth.training.targets.shape[-1]
-        engine = self.layer.engine
-        small = engine == "auto" and not self.growth.recipe.augment and is_small(self.layer, self.seen, outputs)
-        return self._solved(report) if engine == "solve" or small else self._in_batches(checkpoint, report)
+        growth, engine = self.growth, self.layer.engine
+        outputs = growth.training.targets.shape[-1]
+        small = engine == "auto" and not growth.recipe.augment and is_small(self.layer, self.seen, outputs)
+        if engine != "solve" and not small:
+            return self._in_batches(checkpoint, report)
+        return self._solved(checkpoint, report)
 
     @property
     def seed(self) -> int:
         return self.growth.seed + 1000 * self.number
 
-    def _solved(self, report: Callable[..., None]) -> _Trained:
+    def _solved(self, checkpoint: Checkpoint | None, report: Callable[..., None]) -> _Trained:
         growth, layer = self.growth, self.layer
         began = time.perf_counter()
         problem = posed(partial(growth.statement, layer), layer, self.seen, growth.training.targets, self.seed)
@@ -214,8 +216,19 @@ class _Work:
         assert layer.rank is not None
         left = None if growth.max_seconds is None else max(growth.max_seconds - (time.perf_counter() - began), 1e-3)
         found: Solved = solved(problem, layer.rank, Limits(growth.tol, max_seconds=left), tell)
+        if len(found.network.first) == 0 and not found.certificate.holds(growth.tol):
+            return replace(self, layer=replace(layer, beta=problem.beta))._instead(checkpoint, report)
         kept = found.kept if layer.passes == "features" else None
         return _Trained(self._with(found.network, kept), found.certificate, "solve", 0)
+
+    def _instead(self, checkpoint: Checkpoint | None, report: Callable[..., None]) -> _Trained:
+        """In batches, and certified: for a stage that was cut by time before its first neuron."""
+        trained = self._in_batches(checkpoint, report)
+        if not trained.complete:
+            return trained
+        targets, network = self.growth.training.targets, trained.stage.network
+        certificate, reason = stage_certificate(network, self.statement, self.seen, targets, self.growth.tol)
+        return replace(trained, certificate=certificate, reason=reason)
 
     def _in_batches(self, checkpoint: Checkpoint | None, report: Callable[..., None]) -> _Trained:
         growth, layer = self.growth, self.layer

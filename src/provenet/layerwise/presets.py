@@ -19,7 +19,10 @@ class Recipe:
     optimiser: "sgd", with momentum 0.9, or "adam".  schedule: "steps", rate × ``decay`` every ``every`` epochs; or
     "one_cycle", up to the rate during the first ``warm_up`` of all steps and down along a cosine.  least_steps: of a
     stage, by more epochs where samples are few.  gate_share: of the epochs that a stage with trained gates is a ReLU
-    network.  augment: "flip" (left to right), "crop" (shifts by up to an eighth), both or none.
+    network; divided by the rank m, since the m neurons behind a gate begin alike and need time to part.  whiten: the
+    first layer begins as patches of the stage's inputs, and is stepped in coordinates in which these are white but for
+    such a share of their mean variance (`provenet.layerwise.whitening`); None: Gaussian, and steps on the weights
+    themselves.  augment: "flip" (left to right), "crop" (shifts by up to an eighth), both or none.
     """
 
     name: str
@@ -37,7 +40,8 @@ class Recipe:
     decay: float = 0.2
     every: int = 15
     warm_up: float = 0.2
-    gate_share: float = 0.35
+    gate_share: float = 1.0
+    whiten: float | None = None
     augment: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -84,13 +88,14 @@ PRESETS = {
         schedule="one_cycle",
         epochs=10,
         batch=128,
-        rate=0.1,
+        rate=0.15,
         beta="1e-4mean",
         n_gates=128,
         rank=1,
         gates="trained",
         engine="auto",
         least_steps=400,
+        whiten=1e-2,
     ),
 }
 
@@ -141,7 +146,7 @@ def _of_images(preset: Recipe, side: int, count: int) -> tuple[Layer, ...]:
         stride = 2 if side >= (8 if odd else 24) else 1
         side = (side - 1) // stride + 1
         pool = min(8, (side + 1) // 2) if large else min(2, side)
-        block = CNN(kernel=kernel, stride=stride, padding=kernel // 2, pool=pool)
+        block = CNN(kernel=kernel, stride=stride, padding=kernel // 2, pool=pool, fit_intercept=True)
         layers.append(Layer(block, normalise="standard"))
     return tuple(layers)
 
