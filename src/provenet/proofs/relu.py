@@ -48,13 +48,21 @@ _PATIENCE = 10.0  # seconds for the bounds of a network that was only to be judg
 _GATES = 100  # sampled, where a dual point is looked for without all arrangements
 
 
-def certify_relu(read: Reading, pose: Callable[[Any], Problem], tol: float, sharpen: float) -> Certificate:
+def certify_relu(
+    read: Reading, pose: Callable[[Any], Problem], tol: float, sharpen: float, scope: str | None = None
+) -> Certificate:
     """``pose(gates)`` formulates the problem of the network that was read.
 
-    sharpen: seconds to spend on solving the problem, for a better dual point than the network's own gradient.
+    scope: among which networks, None: the widest that can be judged.  sharpen: seconds to spend on solving
+    the problem, for a better dual point than the network's own gradient.
     """
     some, network = pose(1), read.network
-    rows = _table(some)
+    rows = None if scope == Scope.FIXED_GATES else _table(some)
+    if rows is None and scope == Scope.ALL_ARRANGEMENTS:
+        raise ValueError(
+            f"scope: with a mask, or of a block whose rows are no table or too large a one ({some.block.name!r} here), "
+            "no bound over all arrangements is known; 'fixed_gates' judges among networks with this one's patterns."
+        )
     if rows is None:
         return _among_its_own(read, pose, tol, sharpen)
     everyone = Everyone(some, rows)
@@ -122,7 +130,9 @@ class Everyone:
         penalty = float(factors.penalty())
         gap = with_intercept(program, gap_at(program, prediction, penalty, at), prediction, penalty, bias)
         units, scope = (program.beta, problem.beta, problem.units.value), Scope.ALL_ARRANGEMENTS
-        whole = certificate_from(gap, *units, scope, tol, method=found.method, free_intercept=program.loss.free)
+        whole = certificate_from(
+            gap, *units, scope, tol, method=found.method, free_intercept=problem.statement.free_intercept
+        )
         return whole if certificate is None or whole.dual > certificate.dual else certificate
 
     def escape(self, network: TwoLayer) -> TwoLayer | None:
