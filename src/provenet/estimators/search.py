@@ -25,6 +25,7 @@ from provenet.estimators.choice import Candidate, check_rule, chosen, results, s
 from provenet.estimators.folds import Fold, Next, followed
 from provenet.estimators.kinds import kinds_to_try, many_outputs
 from provenet.estimators.settings import ManyBetas
+from provenet.estimators.stand_ins import Tried, checked
 from provenet.estimators.together import refuse_together
 from provenet.estimators.trained_folds import roughly, trained_scores
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
@@ -63,7 +64,7 @@ class BetaSearch(ManyBetas):
         """One search after the other, where there are several choices; Ctrl-C ends them with those that are done."""
         refuse_together("betas", "Choose beta on some rows in one process, and fit all with ProvenClassifier(beta=…).")
         check_rule(self.rule)
-        tried: list[tuple[Candidate, Any, int]] = []
+        tried: list[Tried] = []
         budget, choices = Budget(self.max_seconds), kinds_to_try(self, data)
         for k, (activation, gates) in enumerate(choices):
             model = copy.copy(self)
@@ -82,9 +83,11 @@ class BetaSearch(ManyBetas):
             tried.append((Candidate(activation, gates, model.betas_, model.cv_scores_), model, best))
             if interrupted:
                 break
+        if not interrupted:
+            tried = checked(tried, data, max(float(self.tol), self._coarse()), budget)
         self.candidates_ = [candidate for candidate, _, _ in tried]
         kept, model, best = max(tried, key=lambda each: each[0].score)
-        self.activation_, self.gates_, self.betas_, self.cv_scores_ = kept
+        self.activation_, self.gates_, self.betas_, self.cv_scores_, _ = kept
         self.beta_, self.path_, self.cv_results_ = float(self.betas_[best]), model.path_, model.cv_results_
         self._count(1.0, "the network that is kept")
         if not self.path_:  # nothing but folds was looked at

@@ -18,6 +18,7 @@ from provenet import deadline
 from provenet.estimators.auto_beta import ENOUGH, NEURONS, STEPS
 from provenet.estimators.base import TrainingData
 from provenet.estimators.folds import Fold, score_of
+from provenet.estimators.kinds import many_outputs
 from provenet.formulation.trainee import BlockTrainee
 from provenet.gates.training import begun, descended
 from provenet.problem import Problem
@@ -40,7 +41,8 @@ def trained_scores(
         count = min(model._wanted().count or NEURONS, NEURONS)
         group = torch.arange(len(trainee.on.groups)).repeat_interleave(count)
         layers = begun(trainee, group, trainee.on.p, np.random.default_rng(seed))
-        enough = ENOUGH["labels" if is_classifier(model) else "numbers"]
+        rough = is_classifier(model) and many_outputs(model, data)  # the more outputs, the longer a training takes
+        enough = ENOUGH["labels" if rough else "numbers"]
         # such a network has no gates of its own, but each neuron its group: any gate of that group says which
         gate = torch.searchsorted(problem.gates.own, group)
         for k, beta in enumerate(betas):
