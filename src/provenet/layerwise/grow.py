@@ -235,8 +235,9 @@ class _Work:
         images = None
         if growth.recipe.augment:
             images = Augmented(growth.training.inputs, growth.recipe.augment, self.below, self.frame)
+        targets, ridge = growth.training.targets, growth.recipe.ridge(self.number - 1)
         minibatches = Minibatches(
-            layer, growth.recipe, self.statement, self.seen, growth.training.targets, growth.score, self.seed, images
+            layer, growth.recipe, self.statement, self.seen, targets, growth.score, self.seed, images, ridge
         )
         before = None if checkpoint is None else checkpoint.training(self.number, self.frame)
         at = before or minibatches.start()
