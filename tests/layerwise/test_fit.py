@@ -256,3 +256,30 @@ def test_a_stage_that_is_zero_at_its_optimum_is_kept(digits: Any) -> None:
     layers = small_layers(n_gates=4, engine="solve", beta="1.01max")[:1]
     (stage,) = fitted(pn.LayerwiseClassifier(layers=layers, validation_fraction=None), *digits).stages_
     assert (stage.engine, stage.filters, str(stage.certificate.status)) == ("solve", 0, "certified")
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_finishing_behind_the_gates_brings_gaps_down(digits: Any, rank: int) -> None:
+    X, y = digits
+    layers = small_layers(n_gates=4, rank=rank, beta="1e-2mean", epochs=6)[:2]
+    plain = pn.LayerwiseClassifier(layers=layers, validation_fraction=None, tol=1e-2)
+    (before, _), (after, second) = (fitted(clone(plain).set_params(finish=steps), X, y).stages_ for steps in (0, 100))
+    assert (before.engine, after.engine) == ("minibatch", "minibatch, lbfgs")
+    assert after.certificate.primal < before.certificate.primal
+    assert after.certificate.relative_gap < 0.2 * before.certificate.relative_gap
+    assert second.shape[0] <= 4 * rank
+
+
+def test_what_finishing_spoils_on_samples_set_aside_is_not_kept(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from provenet.layerwise import work
+
+    def worse(network: Any, *_: Any) -> Any:
+        gone = type(network).from_weights(
+            network.first[:1], 0 * network.second[:1], network.gates[:1], False, **network.settings
+        )
+        return work.Solved(gone, None, None)
+
+    monkeypatch.setattr(work, "finished", worse)
+    model = pn.LayerwiseClassifier(layers=small_layers(epochs=20)[:1], finish=5, certify=False)
+    (stage,) = fitted(model, *digits).stages_
+    assert (stage.engine, stage.filters) == ("minibatch", 6)

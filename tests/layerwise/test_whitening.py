@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -76,11 +75,11 @@ def test_a_step_in_white_coordinates() -> None:
 
 
 def trained(X: Any, y: Any, whiten: float | None, epochs: int = 4) -> Any:
-    recipe = replace(PRESETS["cpu"], whiten=whiten)
+    recipe = PRESETS["cpu"]
     layer = recipe.filled(small_layers(epochs=epochs)[0], 0, 1, len(X))
     statement = Statement.of(layer.made_block, "softmax", 1e-3 * len(X), activation="gated_relu", readout="mean")
     targets = torch.eye(10, dtype=torch.float64)[torch.from_numpy(y)]
-    batches = Minibatches(layer, recipe, statement, Held(X), targets, lambda said, _: 0.0, seed=0)
+    batches = Minibatches(layer, recipe, statement, Held(X), targets, lambda said, _: 0.0, seed=0, ridge=whiten)
     *_, last = batches.run(batches.start())
     return last
 

@@ -43,6 +43,7 @@ class Training:
 class Minibatches:
     """statement: with β of the sum over samples.  inputs: what the block sees.  targets: (n, …, c).  images: those of
     the first stage, where they are changed anew each epoch, and go through all stages below; None: inputs as they are.
+    ridge: of whitening; None: there is none.
     """
 
     layer: Layer
@@ -53,6 +54,7 @@ class Minibatches:
     score: Score
     seed: int
     images: Augmented | None = None
+    ridge: float | None = None
 
     @property
     def epochs(self) -> int:
@@ -68,9 +70,8 @@ class Minibatches:
         return min(self.epochs, max(1, round(self.recipe.gate_share / self.layer.rank * self.epochs)))
 
     def start(self) -> Training:
-        recipe = self.recipe
         outputs = self.targets.shape[-1]
-        begun = fresh_start(self.layer, self.inputs, outputs, self.seed, recipe.whiten, recipe.batch)
+        begun = fresh_start(self.layer, self.inputs, outputs, self.seed, self.ridge, self.recipe.batch)
         return Training(begun.network, optimiser=_state(begun.network, begun.root))
 
     def run(self, at: Training) -> Iterator[Training]:
