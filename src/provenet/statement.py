@@ -11,7 +11,7 @@ from torch import Tensor
 
 from provenet.blocks import CNN, MLP, Block, with_intercept
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, as_penalty, written
-from provenet.losses import LOSSES, Free, Loss, Shiftable
+from provenet.losses import LOSSES, Free, Loss, Paid, Shiftable
 from provenet.losses.ranked import RankedLoss
 from provenet.nn.base import check_activation, check_readout
 from provenet.ranks import Spread, Whole
@@ -35,8 +35,9 @@ class Statement:
     ``loss`` is a class, to be given targets; ``penalty`` the norms (C, R); ``complete``: the gates are all arrangements
     the data have; ``beyond_gates``: they need not be, and yet networks of any arrangement are compared with, by the
     bound over all u (ReLU and weight decay); ``free_intercept``: f is a network plus a constant b (c,), the same for
-    all samples and tokens, that costs nothing.  Which gates these are is data: see `Problem.gates`; ``sampler`` records
-    how they were found.  Every statement is one that can be posed: a wrong one raises ValueError, naming the setting.
+    all samples and tokens, that costs nothing; ``paid_intercept``: likewise, and it costs β/2 ‖b‖².  Which gates these
+    are is data: see `Problem.gates`; ``sampler`` records how they were found.  Every statement is one that can be
+    posed: a wrong one raises ValueError, naming the setting.
     """
 
     block: Block
@@ -50,6 +51,7 @@ class Statement:
     sampler: str = field(default="given", compare=False)
     free_intercept: bool = False
     beyond_gates: bool = False
+    paid_intercept: bool = False
 
     @classmethod
     def of(
@@ -85,11 +87,23 @@ class Statement:
             raise ValueError(f"readout: block {self.block.name!r} has one output a sample, no tokens; choose 'mean'.")
         check_penalty(self.penalty, self.block, self.activation)
         check_beta(self.beta)
-        if self.free_intercept and not issubclass(self.loss, Shiftable):
+        if self.has_intercept and not issubclass(self.loss, Shiftable):
             raise ValueError(
-                f"fit_intercept: 'free' needs a loss that says how to balance a dual point and which constant is best "
-                f"(`provenet.losses.Shiftable`), which {self.loss.name!r} does not."
+                "fit_intercept: an intercept of the outputs needs a loss that says how to balance a dual point and "
+                f"which constant is best (`provenet.losses.Shiftable`), which {self.loss.name!r} does not."
             )
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether outputs have a constant of their own, free or paid."""
+        return self.free_intercept or self.paid_intercept
+
+    @property
+    def biases(self) -> str:
+        """What the penalty on biases is, in words."""
+        hidden = "penalised, as weights are" if getattr(self.block, "fit_intercept", False) else "none"
+        paid = "penalised, as weights are" if self.paid_intercept else "none"
+        return f"hidden units: {hidden}; outputs: {'free: any, without penalty' if self.free_intercept else paid}"
 
     @property
     def scope(self) -> Scope:
@@ -116,8 +130,9 @@ class Statement:
             loss = self.loss(target, weight, **self.loss_settings)
             if isinstance(shards, Spread):
                 loss = RankedLoss.of(loss, shards)
-            if self.free_intercept and isinstance(loss, Shiftable):
-                return Free(loss, mask if self.readout == "tokens" else None)
+            if self.has_intercept and isinstance(loss, Shiftable):
+                there = mask if self.readout == "tokens" else None
+                return Paid(loss, there, self.beta) if self.paid_intercept else Free(loss, there)
             return loss
         except TypeError as error:
             found = dict(self.loss_settings)

@@ -40,6 +40,7 @@ class Certificate:
     ``method`` says over what ``polar_max`` was bounded: "gates", one after the other, for ReLU all arrangements if the
     scope says so; or all u at once.  ``penalty``: the norms (C, R) of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²) in the objective.
     ``free_intercept``: those networks have outputs with any constant added, which costs nothing.
+    ``biases``: of a module that was judged by itself, what the penalty on its biases is taken to be.
     ``dual_of``: whose dual point it is: the gradient at the "network" itself, at a "solved network", or the best of the
     "run" that found the network; the latter is ``theta`` (n, …, c), in the user's units of loss by output.
     ``standardized``: it is of a problem on standardised data, whose penalty is on weights of standardised features and
@@ -60,6 +61,7 @@ class Certificate:
     dual_of: str = "network"
     standardized: bool = False
     free_intercept: bool = False
+    biases: str = field(default="", compare=False)
     theta: Tensor | None = field(default=None, repr=False, compare=False)
     better: nn.Module | None = field(default=None, repr=False, compare=False)
 
@@ -129,7 +131,8 @@ class Certificate:
         other = [] if self.penalty == WEIGHT_DECAY else [("penalty of a neuron", in_words(self.penalty))]
         if self.standardized:
             other.append(("data", "standardised; the penalty is on weights of standardised features"))
-        free = [("intercept", "free: any, without penalty")] if self.free_intercept else []
+        free = [("intercept", "free: any, without penalty")] if self.free_intercept and not self.biases else []
+        free += [("biases", self.biases)] if self.biases else []
         return [
             ("status", f"{self.status} (relative gap ≤ {self.tol:g} asked)"),
             ("scope", self.scope),
@@ -180,7 +183,15 @@ def certificate_of(
     gap = duality_gap(program, prediction, penalty, final=True, tol=tol)
     gap = with_intercept(program, gap, prediction, penalty, intercept)
     return certificate_from(
-        gap, program.beta, beta, scale, scope, tol, conditions=conditions, free_intercept=program.loss.free, **more
+        gap,
+        program.beta,
+        beta,
+        scale,
+        scope,
+        tol,
+        conditions=conditions,
+        free_intercept=program.loss.free and not program.loss.cost,
+        **more,
     )
 
 

@@ -76,7 +76,8 @@ class Everyone:
         point, found = bounded(own)
         gap = with_intercept(program, gap_at(program, prediction, penalty, point), prediction, penalty, bias)
         units = program.beta, problem.beta, problem.units.value
-        more: dict[str, Any] = {"free_intercept": program.loss.free, "standardized": problem.scaling is not None}
+        free, standardized = problem.statement.free_intercept, problem.scaling is not None
+        more: dict[str, Any] = {"free_intercept": free, "standardized": standardized}
         certificate = certificate_from(gap, *units, Scope.ALL_ARRANGEMENTS, tol, method=found.method, **more)
         if theta is not None and not certificate.holds(tol):
             certificate = certificate.sharpened_by(problem, bounded(program.loss.admissible(theta))[0])

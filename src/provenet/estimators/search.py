@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -68,6 +69,7 @@ class BetaSearch(ManyBetas):
         for k, (activation, gates) in enumerate(choices):
             model = copy.copy(self)
             model.activation, model.gates = activation, gates
+            model._counter = self._counts(k, len(choices), activation)
             own = budget.left(len(choices) - k)
             look = model._train_folds if model._trains_folds(data) else model._search
             try:
@@ -87,6 +89,7 @@ class BetaSearch(ManyBetas):
         kept, model, best = max(tried, key=lambda each: each[0].score)
         self.activation_, self.gates_, self.betas_, self.cv_scores_, _ = kept
         self.beta_, self.path_, self.cv_results_ = float(self.betas_[best]), model.path_, model.cv_results_
+        self._count(1.0, "the network that is kept")
         if not self.path_:  # nothing but folds was looked at
             self.path_, best = [model._alone(data, self.beta_, budget)], 0
         elif not interrupted:
@@ -94,6 +97,14 @@ class BetaSearch(ManyBetas):
         if self.whiten:
             self.whitening_ = model.whitening_
         return self.path_[best]
+
+    def _counts(self: Any, k: int, of: int, activation: str) -> Callable[[float, str], None]:
+        """The counter of the search of one kind of ``of``, the k-th."""
+        return lambda done, what: self._count((k + done) / of, f"{activation}, {what}")
+
+    def _count(self: Any, done: float, what: str) -> None:
+        if self._counter is not None:
+            self._counter(done, what)
 
     def _alone(self: Any, data: TrainingData, beta: float, budget: Budget) -> Solution:
         """All the data at this β, with gates found for it."""
@@ -136,10 +147,10 @@ class BetaSearch(ManyBetas):
             grid = self._grid(roughly(self, data, seed))
         folds = [Fold.of(self, data, *split).alone() for split in splits]
         if self.n_jobs in (None, 1):
-            left = range(len(folds), 0, -1)
-            scores = [
-                trained_scores(fold, data, grid, seed, budget.left(k)) for fold, k in zip(folds, left, strict=True)
-            ]
+            scores: list[Any] = []
+            for k, fold in enumerate(folds):
+                self._count(k / len(folds), f"fold {k + 1} of {len(folds)}")
+                scores.append(trained_scores(fold, data, grid, seed, budget.left(len(folds) - k)))
         else:
             calls = (delayed(trained_scores)(fold, data, grid, seed, budget.left()) for fold in folds)
             scores = Parallel(n_jobs=self.n_jobs)(calls)
@@ -166,9 +177,11 @@ class BetaSearch(ManyBetas):
         self._say_memory(problem)
         grid = self._grid(problem)
         parts = [Fold(copy.copy(self), problem=problem), *(Fold.of(self, data, *split) for split in splits)]
-        self.path_, scores, gaps, short, interrupted = [], [], [], 0, False
+        scores: list[list[float]] = []
+        self.path_, gaps, short, interrupted = [], [], 0, False
         for beta in grid:
             began = time.perf_counter()
+            self._count(len(scores) / len(grid), f"beta {len(scores) + 1} of {len(grid)}")
             steps, interrupted = self._round(parts, asked, beta, budget)
             if not steps or (self.path_ and steps[0].solution.status in (Status.INTERRUPTED, Status.TIME_LIMIT)):
                 break  # cut short, and there are others that were finished

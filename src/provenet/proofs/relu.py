@@ -27,6 +27,7 @@ from provenet.problem import Problem
 from provenet.proofs.improve import improved, objective
 from provenet.solvers.loop import Limits
 from provenet.solvers.solve import solve_quietly
+from provenet.statement import Scope
 from provenet.vectors import unit
 
 _MOST = 10_000  # arrangements worth enumerating for one certificate, where each has an exact polar
@@ -36,13 +37,21 @@ _PATIENCE = 10.0  # seconds for the bounds of a network that was only to be judg
 _GATES = 100  # sampled, where a dual point is looked for without all arrangements
 
 
-def certify_relu(read: Reading, pose: Callable[[Any], Problem], tol: float, sharpen: float) -> Certificate:
+def certify_relu(
+    read: Reading, pose: Callable[[Any], Problem], tol: float, sharpen: float, scope: str | None = None
+) -> Certificate:
     """``pose(gates)`` formulates the problem of the network that was read.
 
-    sharpen: seconds to spend on solving the problem, for a better dual point than the network's own gradient.
+    scope: among which networks, None: the widest that can be judged.  sharpen: seconds to spend on solving
+    the problem, for a better dual point than the network's own gradient.
     """
     some, network = pose(1), read.network
-    everyone = Everyone.of(some)
+    everyone = None if scope == Scope.FIXED_GATES else Everyone.of(some)
+    if everyone is None and scope == Scope.ALL_ARRANGEMENTS:
+        raise ValueError(
+            f"scope: with a mask, or of a block whose rows are no table or too large a one ({some.block.name!r} here), "
+            "no bound over all arrangements is known; 'fixed_gates' judges among networks with this one's patterns."
+        )
     if everyone is None:
         return _among_its_own(read, pose, tol, sharpen)
     every = _enumerated(pose, some, everyone.rows)
