@@ -70,7 +70,9 @@ class Program(Placed, Generic[G_co]):
         return Factors.empty(self.operator.p, self.operator.q, self.operator.space)
 
     def with_beta(self, beta: float) -> Program[G_co]:
-        return self._knowing(replace(self, beta=beta))
+        loss = self.loss.dearer(beta / self.beta)
+        other = replace(self, loss=loss, beta=beta)
+        return self._knowing(other) if loss is self.loss else other
 
     def remembering(self) -> Program[G_co]:
         """The same for one run: bounds of its polars may use what the ones before them have met, and searches for a
@@ -195,7 +197,8 @@ class Problem:
     def with_beta(self, beta: float) -> Problem:
         statement = self.statement.with_beta(beta)
         program = self.program.with_beta(self.units.normalised_beta(statement.beta))
-        return replace(self, statement=statement, program=program)
+        loss = self.loss.dearer(statement.beta / self.beta)
+        return replace(self, statement=statement, loss=loss, program=program)
 
     def network(self, factors: Factors) -> nn.Module:
         """The network, on this problem's X, of factors in normalised units; a free intercept is the best for them."""
@@ -220,7 +223,7 @@ class Problem:
 
     def with_best_bias(self, network: TwoLayer) -> TwoLayer:
         """A network with the best free intercept for its neurons, where the problem has one."""
-        if self.statement.free_intercept:
+        if self.loss.free:
             network.bias = None
             bias = self.loss.intercept(torch.cat([self._outputs(network, rows) for rows in self.loss.shards.slices]))
             assert bias is not None
@@ -245,7 +248,7 @@ class Problem:
                 f"this problem needs {p} and {q}."
             )
         bias = getattr(network, "bias", None)
-        if bias is not None and not self.statement.free_intercept:
+        if bias is not None and not self.loss.free:
             raise ValueError(
                 "network: it has a bias of its outputs, and the problem has none; formulate it with "
                 "fit_intercept='free'."

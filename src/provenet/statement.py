@@ -11,7 +11,7 @@ from torch import Tensor
 
 from provenet.blocks import CNN, MLP, Block, with_intercept
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, as_penalty, written
-from provenet.losses import LOSSES, Free, Loss, Shiftable
+from provenet.losses import LOSSES, Free, Loss, Paid, Shiftable
 from provenet.losses.ranked import RankedLoss
 from provenet.nn.base import check_activation, check_readout
 from provenet.ranks import Spread, Whole
@@ -33,9 +33,11 @@ class Statement:
     """The objective Σ_i L(f(X_i), Y_i) + β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), and which networks f may be.
 
     ``loss`` is a class, to be given targets; ``penalty`` the norms (C, R); ``complete``: the gates are all arrangements
-    the data have; ``free_intercept``: f is a network plus a constant b (c,), the same for all samples and tokens, that
-    costs nothing.  Which gates these are is data: see `Problem.gates`; ``sampler`` records how they were found.  Every
-    statement is one that can be posed: a wrong one raises ValueError, naming the setting.
+    the data have; ``beyond_gates``: they need not be, and yet networks of any arrangement are compared with, by the
+    bound over all u (ReLU and weight decay); ``free_intercept``: f is a network plus a constant b (c,), the same for
+    all samples and tokens, that costs nothing; ``paid_intercept``: likewise, and it costs β/2 ‖b‖².  Which gates these
+    are is data: see `Problem.gates`; ``sampler`` records how they were found.  Every statement is one that can be
+    posed: a wrong one raises ValueError, naming the setting.
     """
 
     block: Block
@@ -48,6 +50,8 @@ class Statement:
     complete: bool = False
     sampler: str = field(default="given", compare=False)
     free_intercept: bool = False
+    beyond_gates: bool = False
+    paid_intercept: bool = False
 
     @classmethod
     def of(
@@ -77,22 +81,36 @@ class Statement:
         if self.complete and self.activation != "relu":
             raise ValueError(f"gates: 'all' enumerates the arrangements of ReLU, not those of {self.activation!r}.")
         check_readout(self.readout)
+        if self.beyond_gates and (self.complete or self.activation != "relu" or self.penalty != WEIGHT_DECAY):
+            raise ValueError("beyond_gates: it is for ReLU with weight decay, where gates are not all arrangements.")
         if self.readout == "tokens" and not self.block.tokens:
             raise ValueError(f"readout: block {self.block.name!r} has one output a sample, no tokens; choose 'mean'.")
         check_penalty(self.penalty, self.block, self.activation)
         check_beta(self.beta)
-        if self.free_intercept and not issubclass(self.loss, Shiftable):
+        if self.has_intercept and not issubclass(self.loss, Shiftable):
             raise ValueError(
-                f"fit_intercept: 'free' needs a loss that says how to balance a dual point and which constant is best "
-                f"(`provenet.losses.Shiftable`), which {self.loss.name!r} does not."
+                "fit_intercept: an intercept of the outputs needs a loss that says how to balance a dual point and "
+                f"which constant is best (`provenet.losses.Shiftable`), which {self.loss.name!r} does not."
             )
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether outputs have a constant of their own, free or paid."""
+        return self.free_intercept or self.paid_intercept
+
+    @property
+    def biases(self) -> str:
+        """What the penalty on biases is, in words."""
+        hidden = "penalised, as weights are" if getattr(self.block, "fit_intercept", False) else "none"
+        paid = "penalised, as weights are" if self.paid_intercept else "none"
+        return f"hidden units: {hidden}; outputs: {'free: any, without penalty' if self.free_intercept else paid}"
 
     @property
     def scope(self) -> Scope:
         """What a certificate speaks of."""
         if self.activation == "linear":
             return Scope.LINEAR
-        return Scope.ALL_ARRANGEMENTS if self.complete else Scope.FIXED_GATES
+        return Scope.ALL_ARRANGEMENTS if self.complete or self.beyond_gates else Scope.FIXED_GATES
 
     def with_beta(self, beta: float) -> Statement:
         check_beta(beta)
@@ -112,8 +130,9 @@ class Statement:
             loss = self.loss(target, weight, **self.loss_settings)
             if isinstance(shards, Spread):
                 loss = RankedLoss.of(loss, shards)
-            if self.free_intercept and isinstance(loss, Shiftable):
-                return Free(loss, mask if self.readout == "tokens" else None)
+            if self.has_intercept and isinstance(loss, Shiftable):
+                there = mask if self.readout == "tokens" else None
+                return Paid(loss, there, self.beta) if self.paid_intercept else Free(loss, there)
             return loss
         except TypeError as error:
             found = dict(self.loss_settings)
@@ -126,6 +145,7 @@ class Statement:
             "block_settings": dict(self.block.settings()),
             "activation": self.activation,
             "complete": self.complete,
+            "beyond_gates": self.beyond_gates,
             "sampler": self.sampler,
             "readout": self.readout,
             "loss": self.loss.name,

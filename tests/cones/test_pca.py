@@ -56,7 +56,7 @@ def test_no_point_of_a_cone_is_above_the_upper_bound_and_the_lower_is_reached(p:
 def test_small_problems_are_closed(N: int, p: int, c: int) -> None:
     found = cone_pca(random_cones(N, p, 6, seed=5), matrices(6, p, c, seed=7))
     assert bool(found.exact.all())
-    assert set(found.bounds()) <= {"spectral", "relaxation", "branch"}
+    assert set(found.bounds()) <= {"spectral", "relaxation", "branch", "face search"}
     assert float((found.upper / found.lower).max()) <= 1 + 1e-7
 
 

@@ -85,13 +85,13 @@ def test_one_class_in_a_fold(activation: str) -> None:
 
 
 def test_folds_are_trained_on_their_own_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen, posed = [], trained_folds.roughly_relu
+    seen, posed = [], trained_folds.roughly
 
     def watched(model: Any, data: Any, seed: int) -> Any:
         seen.append(len(data.X))
         return posed(model, data, seed)
 
-    monkeypatch.setattr(trained_folds, "roughly_relu", watched)
+    monkeypatch.setattr(trained_folds, "roughly", watched)
     search(activation="relu", cv=3).fit(X, CORNERS)
     assert seen == [40, 40, 40]
 

@@ -21,7 +21,7 @@ from provenet.statement import Statement
 
 _OF_FILES = (  # options that a model folder answers by itself
     *({option.name for option in (*fields(FromFile), *fields(OfBlock))} - {"data", "header"}),
-    *("loss", "beta", "mean", "delta", "activation", "sharpen", "improved"),
+    *("loss", "beta", "mean", "delta", "activation", "sharpen", "improved", "bias"),
 )
 
 
@@ -50,6 +50,7 @@ def certify(
     sharpen: Annotated[
         float | None, typer.Option(callback=o.positive, help="Seconds to look for a better bound of a ReLU network.")
     ] = None,
+    bias: Annotated[o.Bias, typer.Option(help="Of a state dict: whether its last bias was penalised.")] = "free",
     improved: Annotated[
         Path | None,
         typer.Option(dir_okay=False, help="Write a better network, if one is found, to this .safetensors file."),
@@ -86,7 +87,8 @@ def certify(
         loss_settings={"delta": delta} if loss == "huber" else {},
     )
     dataset = file.load("classification" if loss in CLASSES else "regression")
-    certificate = certify_file(model, dataset, file.data, statement, mean=mean, tol=tol or 1e-4, sharpen=sharpen or 0.0)
+    asked: dict[str, Any] = {"mean": mean, "tol": tol or 1e-4, "sharpen": sharpen or 0.0, "bias": bias}
+    certificate = certify_file(model, dataset, file.data, statement, **asked)
     found = improved is not None and write_better(model, certificate, improved, dataset.X.shape[1:])
     holds = certificate.holds(certificate.tol)
     if json:

@@ -24,11 +24,11 @@ CLASSES = ("softmax", "logistic")  # losses of labels
 
 
 def certify_file(
-    path: Path, data: Dataset, file: Path, statement: Statement, *, mean: bool, tol: float, sharpen: float
+    path: Path, data: Dataset, file: Path, statement: Statement, *, mean: bool, tol: float, sharpen: float, bias: str
 ) -> Certificate:
     """The certificate of the network in ``path`` on the data of ``file``.
 
-    ``statement`` and ``mean`` are what a file of weights does not say: how the network was trained.
+    ``statement``, ``mean`` and ``bias`` are what a file of weights does not say: how the network was trained.
     """
     assert data.y is not None
     y = _labels(file, data.y) if statement.loss.name in CLASSES else data.y.astype(np.float64)
@@ -48,6 +48,7 @@ def certify_file(
         sample_weight=data.weight,
         loss_settings=dict(statement.loss_settings),
         sharpen=sharpen,
+        bias=bias,
     )
 
 

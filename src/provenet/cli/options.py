@@ -17,6 +17,7 @@ from provenet.memory import as_bytes
 from provenet.solvers import METHODS
 
 Task = Literal["auto", "classification", "regression"]
+Bias = Literal["free", "penalised"]
 Activation = Literal["gated_relu", "relu", "linear"]
 
 

@@ -87,3 +87,8 @@ class Table(Region):
     @abstractmethod
     def faces(self) -> Faces:
         """Facets and rays of every cone, p ≤ 3."""
+
+    @property
+    @abstractmethod
+    def facets(self) -> tuple[Tensor, Tensor]:
+        """Unit normals (P, F, p) of every cone's facets, and which are there (P, F); for few dimensions."""

@@ -13,6 +13,7 @@ from provenet import deadline
 from provenet.cones.base import Table
 from provenet.cones.branch import MOST_OUTPUTS, output_rank
 from provenet.cones.exact import Faces, faces
+from provenet.cones.facets import facets_of
 from provenet.cones.pca import cone_pca
 from provenet.cones.recall import Recall
 from provenet.cones.search import climb, survey
@@ -54,9 +55,16 @@ class Cones(Table):
         alive = torch.linalg.vector_norm(self.rows, dim=1) > 0
         return faces(self.rows[alive], self.signs[:, alive], self.inside)
 
+    @cached_property
+    def facets(self) -> tuple[Tensor, Tensor]:
+        alive = torch.linalg.vector_norm(self.rows, dim=1) > 0
+        return facets_of(self.rows[alive], self.signs[:, alive], self.inside)
+
     def restrict(self, gates: Tensor) -> Cones:
-        kept = self.made("faces")
+        kept, bounding = self.made("faces"), self.made("facets")
         known: dict[str, Any] = {} if kept is None else {"faces": Faces(*(part[gates] for part in kept))}
+        if bounding is not None:
+            known["facets"] = tuple(part[gates] for part in bounding)
         if self.recall is not None:
             known["recall"] = self.recall.restrict(gates)
         return self._with(signs=self.signs[gates], inside=self.inside[gates], **known)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
+from torch import Tensor
 
 Array = NDArray[np.float64]
 
@@ -23,6 +25,19 @@ def facets(K: Array, inside: Array) -> NDArray[np.intp]:
         return np.asarray(ConvexHull(flat).vertices, dtype=np.intp)
     except QhullError:  # the rows span less than the space, or all but coincide: none is known to be redundant
         return np.arange(len(K))
+
+
+def facets_of(rows: Tensor, signs: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
+    """Unit normals (B, F, r) of the facets of {u : s_r Φ_r u ≥ 0}, zeros fill up, and which are there (B, F); for unit
+    rows Φ (N, r), signs (B, N) and points inside (B, r)."""
+    found = []
+    for sign, point in zip(signs.numpy(), inside.numpy(), strict=True):
+        K = np.unique((rows.numpy() * sign[:, None])[sign != 0], axis=0)
+        found.append(K[facets(K, point)] if len(K) > rows.shape[1] > 1 else K)
+    width = max([len(K) for K in found] + [1])
+    padded = [np.pad(K, ((0, width - len(K)), (0, 0))) for K in found]
+    there = np.arange(width) < np.array([len(K) for K in found])[:, None]
+    return torch.from_numpy(np.stack(padded)), torch.from_numpy(there)
 
 
 def _across(direction: Array) -> Array:

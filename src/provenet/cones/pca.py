@@ -1,6 +1,7 @@
 """Cone-constrained PCA: max ‖Gᵀu‖ over ‖u‖ ≤ 1, Ku ≥ 0, bounded from both sides (CP §3.2).
 
-NP-hard in general.  Exact for one output (a projection) and in up to three dimensions (faces).  Else: a local search
+NP-hard in general.  Exact for one output (a projection), in up to three dimensions (faces), and in up to six wherever a
+search of faces ends.  Else: a local search
 from many starts below; above, the cheapest of the bounds that settles it: the spectral norm, the dual of the
 copositive relaxation, by few pairs or in many dimensions by all, and branch and bound.
 """
@@ -17,12 +18,13 @@ from provenet.cones.base import Table
 from provenet.cones.branch import MOST_OUTPUTS, branch_and_bound, output_rank
 from provenet.cones.doubly import doubly_bounded
 from provenet.cones.exact import largest_in_cones
+from provenet.cones.face_search import MOST_DIMENSIONS, affordable, search_faces
 from provenet.cones.projection import project
 from provenet.cones.relaxation import relaxed
 from provenet.cones.search import ascent, climb
 from provenet.vectors import unit
 
-BOUNDS = ("projection", "faces", "spectral", "relaxation", "branch")
+BOUNDS = ("projection", "faces", "spectral", "relaxation", "branch", "face search")
 _TOLERANCE = 1e-9  # bounds closer than this, relatively, are one number
 _HAIR = 1e-7  # of ‖g‖: unit rows violated by no more come from rounding
 _A_HAIR_BELOW = 1 - 1e-9  # more than rounding adds to a bound
@@ -30,6 +32,8 @@ _FEW_OUTPUTS = 4  # directions of outputs up to which branch and bound comes fir
 _MANY = 32  # dimensions from which all pairs of facets at once are quicker than few of them, one after the other
 _NODES = 2_000  # of branch and bound, for each gate that the cheaper bounds leave open
 _MOST_NODES = 60_000  # for all gates together
+_FEW_DIMENSIONS = 4  # up to which faces are quicker to search than few outputs
+_FACES, _MOST_FACES = 20_000, 400_000  # met by a search of faces, for a gate, and for all together
 _TOGETHER = 128  # gates relaxed at a time
 _CLIMB_SHARE = 0.3  # of what a deadline leaves: lower bounds say where upper ones are needed, which is what counts
 _EXCESS_SHARE = 0.1  # of how far the largest is beyond what it is compared with
@@ -156,6 +160,17 @@ def _bounded(
             decided[gates[tight < upper[gates]]] = BOUNDS.index("relaxation")
             upper[gates] = torch.minimum(upper[gates], tight)
 
+    def search_all_faces() -> None:
+        gates = open_gates()
+        if nodes == 0 or not affordable(cones) or deadline.over():
+            return
+        _ = cones.facets  # kept for the next time
+        most = min(_FACES * gates.numel(), _MOST_FACES)
+        found = search_faces(cones.restrict(gates), G[gates], upper[gates], suffices(lower)[gates], most)
+        decided[gates[found.upper < upper[gates]]] = BOUNDS.index("face search")
+        better(gates, found.value, found.u)
+        upper[gates] = torch.minimum(upper[gates], found.upper)
+
     def branch() -> None:
         gates = open_gates()
         if gates.numel() == 0 or nodes == 0 or deadline.over():
@@ -174,7 +189,10 @@ def _bounded(
 
     rank = output_rank(G)
     last = branch if rank <= MOST_OUTPUTS else search
-    for tighten in [branch, ascend, relax] if rank <= _FEW_OUTPUTS else [ascend, relax, last, relax]:
+    rest = [branch, ascend, search_all_faces, relax] if rank <= _FEW_OUTPUTS else [ascend, relax, last, relax]
+    few_faces = G.shape[1] <= (MOST_DIMENSIONS if rank > _FEW_OUTPUTS else _FEW_DIMENSIONS)
+    first = [ascend, search_all_faces] if few_faces else []
+    for tighten in first + rest:
         if open_gates().numel():
             tighten()
     exact = upper <= lower * (1 + 10 * tolerance) + torch.finfo(G.dtype).tiny

@@ -21,4 +21,4 @@ def normalised(loss: Loss, x_size: float, degree: int) -> tuple[Loss, Units]:
             f"X, Y, sample_weight: at sizes of about {x_unit:.1g}, {y:.1g} and {w:.1g} the weights or the "
             "objective leave the range of float64; rescale them."
         )
-    return scaled.with_data(scaled.target, loss.sample_weight / w), units
+    return scaled.divided(w), units

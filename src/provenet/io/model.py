@@ -160,6 +160,7 @@ def _statement(record: dict[str, Any]) -> Statement:
         loss_settings=take(record, "loss_settings", dict),
         penalty=_penalty(record),
         complete=take({"complete": False} | record, "complete", bool),
+        beyond_gates=take({"beyond_gates": False} | record, "beyond_gates", bool),
         free_intercept=take({"free_intercept": False} | record, "free_intercept", bool),
         sampler=take({"sampler": "given"} | record, "sampler", str),
     )
@@ -272,8 +273,21 @@ def _fit_together(shapes: dict[str, tuple[int, ...]], groups: int) -> bool:
 
 def read_certificate(saved: dict[str, Any], theta: Tensor | None = None) -> Certificate:
     # folders from before there were others
-    saved = {"method": "gates", "penalty": written(WEIGHT_DECAY), "dual_of": "network", "standardized": False} | saved
-    kinds: dict[str, type] = {"scope": Scope, "bound": BoundKind, "conditions": dict, "method": str, "dual_of": str}
+    saved = {
+        "method": "gates",
+        "penalty": written(WEIGHT_DECAY),
+        "dual_of": "network",
+        "standardized": False,
+        "biases": "",
+    } | saved
+    kinds: dict[str, type] = {
+        "scope": Scope,
+        "bound": BoundKind,
+        "conditions": dict,
+        "method": str,
+        "dual_of": str,
+        "biases": str,
+    }
     kinds |= {"penalty": list, "standardized": bool, "free_intercept": bool}
     names = [f.name for f in fields(Certificate) if f.name not in TENSORS]
     values: dict[str, Any] = {name: take(saved, name, kinds.get(name, float)) for name in names}

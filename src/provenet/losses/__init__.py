@@ -5,9 +5,10 @@ from provenet.losses.conjugate import Conjugate
 from provenet.losses.free import Free
 from provenet.losses.huber import Huber
 from provenet.losses.logistic import Logistic
+from provenet.losses.paid import Paid
 from provenet.losses.softmax import Softmax
 from provenet.losses.squared import Squared
 
 LOSSES: dict[str, type[Loss]] = {"squared": Squared, "softmax": Softmax, "logistic": Logistic, "huber": Huber}
 
-__all__ = ["LOSSES", "Conjugate", "Free", "Huber", "Logistic", "Loss", "Shiftable", "Softmax", "Squared"]
+__all__ = ["LOSSES", "Conjugate", "Free", "Huber", "Logistic", "Loss", "Paid", "Shiftable", "Softmax", "Squared"]

@@ -26,6 +26,7 @@ class Loss(Placed, ABC):
 
     name: str
     free: bool = False  # True: it is the least over a constant added to all rows, see `losses.free`
+    cost: float = 0.0  # κ where that constant b costs κ/2‖b‖², see `losses.paid`
     quadratic: bool = False  # True: it is ½ Σ_i w_i ‖Ŷ_i − Y_i‖², after that constant if it is free
     measures: str = ""  # targets are measurements, and may be standardised: by "mean", or, outliers aside, "median"
     kink: float | None = None  # δ where it is that within ±δ of the target, entry by entry, and linear beyond
@@ -155,6 +156,14 @@ class Loss(Placed, ABC):
     @property
     def largest_weight(self) -> float:
         return float(self.sample_weight.max())
+
+    def divided(self, weight: float) -> Loss:
+        """L/weight."""
+        return self.with_data(self.target, self.sample_weight / weight)
+
+    def dearer(self, ratio: float) -> Loss:
+        """The same where β is ``ratio`` times as large: what a loss has in it of the penalty is, too."""
+        return self
 
     def scaled(self, scale: float) -> Self:
         """L̃ with L(scale·Ŷ) = scale²·L̃(Ŷ), for losses that have a scale."""

@@ -37,10 +37,17 @@ class Free(Loss):
         self.name, self.quadratic, self.kink, self.curvature = plain.name, plain.quadratic, plain.kink, plain.curvature
         self._given, self.there = plain, there
         flat = plain.flat(there)
-        self.offset = flat.centre()
+        self.offset = self._centre(flat)
         self._flat = flat.with_data(flat.target - self.offset, flat.sample_weight)
         self._plain = plain.with_data(self._taken(self.target, self.offset), plain.sample_weight)
         self._zero = self.target.new_zeros(self.target.shape[-1])
+
+    def _centre(self, flat: Shiftable) -> Tensor:
+        return flat.centre()
+
+    def _shift(self, rows: Tensor, start: Tensor) -> Tensor:
+        """The best b (c,) for predictions (r, c), without what targets share."""
+        return self._flat.shift(rows, start)
 
     @property
     def plain(self) -> Loss:
@@ -79,7 +86,7 @@ class Free(Loss):
             return last[2]
         with torch.no_grad():
             start = self._zero if last is None else last[2]
-            b = self._flat.shift(self._rows(prediction.detach()), start)
+            b = self._shift(self._rows(prediction.detach()), start)
         if prediction.requires_grad and torch.is_grad_enabled():  # Newton's step: zero, but it carries ∂b/∂Ŷ
             rows = self._rows(prediction)
             slope = self._flat.gradient(rows + b).sum(0)
@@ -88,14 +95,15 @@ class Free(Loss):
         return b
 
     def _inverse(self, rows: Tensor) -> Tensor:
-        """(1ᵀH1)⁻¹ (c, c) where it can be inverted."""
+        """(κI + 1ᵀH1)⁻¹ (c, c) where it can be inverted."""
         matrix = self._flat.across(rows)
+        matrix = matrix + self.cost * torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
         return torch.linalg.pinv((matrix + matrix.T) / 2, hermitian=True, rtol=1e-14)
 
     def intercept(self, prediction: Tensor) -> Tensor:
         """The best b (c,) of a network with this prediction: the same to the last digit, whatever was asked before."""
         with torch.no_grad():
-            return self._flat.shift(self._rows(prediction.detach()), self._zero) + self.offset
+            return self._shift(self._rows(prediction.detach()), self._zero) + self.offset
 
     def value(self, prediction: Tensor) -> Tensor:
         return self._flat.value(self._rows(prediction) + self._best(prediction))
@@ -170,19 +178,19 @@ class Free(Loss):
         pull = torch.as_tensor(step, dtype=point.dtype).expand(self.weight.shape).expand(*point.shape[:-1], 1)
         rows, steps = self._rows(point), self._rows(pull.expand_as(point))[:, :1]
         eye = torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
-        b = self._flat.shift(rows, self._zero)
+        b = self._shift(rows, self._zero)
         moved = self._flat.prox(rows + b, steps)
-        slope = self._flat.gradient(moved).sum(0)
+        slope = self._flat.gradient(moved).sum(0) + self.cost * b
         for _ in range(_STEPS):
             if deadline.over():
                 break
             bent = self._flat.hessian_product(moved, eye[:, None, :].expand(len(eye), *rows.shape)).permute(1, 0, 2)
-            envelope = torch.linalg.solve(eye + steps[:, :, None] * bent, bent).sum(0)
+            envelope = torch.linalg.solve(eye + steps[:, :, None] * bent, bent).sum(0) + self.cost * eye
             move = torch.linalg.pinv((envelope + envelope.T) / 2, hermitian=True, rtol=1e-14) @ -slope
             size, length = float(slope.abs().sum()), 1.0
             for _ in range(30):
                 ahead = self._flat.prox(rows + (b + length * move), steps)
-                there = self._flat.gradient(ahead).sum(0)
+                there = self._flat.gradient(ahead).sum(0) + self.cost * (b + length * move)
                 if float(there.abs().sum()) < size:
                     break
                 length /= 2
@@ -191,18 +199,22 @@ class Free(Loss):
             b, moved, slope = b + length * move, ahead, there
         return self._taken(self._plain.prox(self._taken(point, -b), step), b)
 
+    def _again(self, plain: Shiftable, there: Tensor | None) -> Free:
+        """The same kind of intercept with another loss."""
+        return Free(plain, there)
+
     def with_data(self, target: Tensor, weight: Tensor | None) -> Free:
         there = self.there if self.there is not None and len(self.there) == len(target) else None
-        return Free(self._given.with_data(target, weight), there)
+        return self._again(self._given.with_data(target, weight), there)
 
     def alone(self, target: Tensor, weight: Tensor, there: Tensor | None) -> Free:
         plain = self._given.alone(target, weight, there)
         assert isinstance(plain, Shiftable)
-        return Free(plain, None if self.there is None else there)
+        return self._again(plain, None if self.there is None else there)
 
     def part(self, some: Tensor) -> Free:
         given = self._given.with_data(self.target[some], self.sample_weight[some])
-        return Free(given, None if self.there is None else self.there[some])
+        return self._again(given, None if self.there is None else self.there[some])
 
     def settings(self) -> dict[str, object]:
         return self._given.settings()
@@ -211,7 +223,7 @@ class Free(Loss):
         scale = self._flat.normalised()[1]
         if scale == 1.0:
             return self, 1.0
-        return Free(self._given.scaled(scale), self.there), scale
+        return self._again(self._given.scaled(scale), self.there), scale
 
     def smoothness(self) -> float:
         return self._plain.smoothness()

@@ -10,8 +10,8 @@ named, and between them is taken to be a ReLU, and the average pooling that is n
 has to compare outputs.
 
 A bias of the first layer is the weight of a column of ones (of a last entry of each patch, in a convolution), and
-weight decay is taken to act on it as on any weight.  A bias of the last layer that is not zero is a free intercept: no
-weight decay acts on it.
+weight decay is taken to act on it as on any weight.  A bias of the last layer becomes that of our module; one that is
+zero is left out, unless it is to be kept.
 """
 
 from __future__ import annotations
@@ -53,10 +53,13 @@ class _Layers(NamedTuple):
     flatten: bool = False
 
 
-def read_module(module: nn.Module, sample: tuple[int, ...], layers: Sequence[str] | None = None) -> Reading:
+def read_module(
+    module: nn.Module, sample: tuple[int, ...], layers: Sequence[str] | None = None, keep_zero_bias: bool = False
+) -> Reading:
     """``module`` on samples of this shape; a module of ours is read as it is.
 
-    layers: the names of the two layers, or of them and the pooling between them, of a module of any class.
+    keep_zero_bias: of the last layer.  layers: the names of the two layers, or of them and the pooling
+    between them, of a module of any class.
     """
     if isinstance(module, TwoLayer):
         if layers is not None:
@@ -66,7 +69,11 @@ def read_module(module: nn.Module, sample: tuple[int, ...], layers: Sequence[str
         return Reading(network, lambda other: copy.deepcopy(other).to(dtype))
     found = _in_sequence(module) if layers is None else _named(module, layers, sample)
     first = module.get_submodule(found.first)
-    return _read_mlp(module, found) if isinstance(first, nn.Linear) else _read_cnn(module, found, sample)
+    read = _read_mlp(module, found) if isinstance(first, nn.Linear) else _read_cnn(module, found, sample)
+    bias: Any = read.network.bias
+    if bias is not None and not keep_zero_bias and not bool((bias != 0).any()):
+        read.network.bias = None  # as if it had been left out of training
+    return read
 
 
 def _in_sequence(module: nn.Module) -> _Layers:
@@ -124,9 +131,8 @@ def _check_flatten(layer: Any) -> None:
         raise ValueError("module: its Flatten must be that of whole samples, start_dim=1 and end_dim=-1.")
 
 
-def _free_bias(last: Any) -> Tensor | None:
-    """The bias of the last layer; None where it is absent, or zero, as if it had been left out of training."""
-    return None if last.bias is None or not bool((last.bias != 0).any()) else _double(last.bias)
+def _bias(last: Any) -> Tensor | None:
+    return None if last.bias is None else _double(last.bias)
 
 
 def _double(tensor: Tensor) -> Tensor:
@@ -155,9 +161,7 @@ def _read_mlp(module: nn.Module, at: _Layers) -> Reading:
     has_bias = first.bias is not None
     if has_bias:
         weights = torch.cat([weights, _double(first.bias)[:, None]], dim=1)
-    network = MLP.from_weights(
-        weights, _double(last.weight).T, relu=at.relu, bias=_free_bias(last), fit_intercept=has_bias
-    )
+    network = MLP.from_weights(weights, _double(last.weight).T, relu=at.relu, bias=_bias(last), fit_intercept=has_bias)
 
     def back(other: TwoLayer) -> nn.Module:
         left, right = _neurons(other)
@@ -191,7 +195,7 @@ def _read_cnn(module: nn.Module, at: _Layers, sample: tuple[int, ...]) -> Readin
         weights = torch.cat([weights, _double(conv.bias)[:, None]], dim=1)
     second = _double(last.weight).view(c, m, cells).transpose(0, 1).reshape(m, c * cells)
     settings = walk | {"pool": pool, "fit_intercept": has_bias}
-    network = CNN.from_weights(weights, second, relu=True, bias=_free_bias(last), **settings)
+    network = CNN.from_weights(weights, second, relu=True, bias=_bias(last), **settings)
 
     def back(other: TwoLayer) -> nn.Module:
         left, right = _neurons(other)

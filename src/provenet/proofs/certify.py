@@ -35,6 +35,8 @@ def certify(
     loss_settings: dict[str, Any] | None = None,
     sharpen: float = 0.0,
     layers: Sequence[str] | None = None,
+    bias: str = "free",
+    scope: str | None = None,
 ) -> Certificate: ...
 
 
@@ -80,6 +82,12 @@ def certify(what: Any, on: Any, Y: Any = None, /, *, tol: float = 1e-4, **traini
     layers : names of layers, optional
         Of a module of any other class, ``("fc1", "fc2")`` or ``("conv", "pool", "fc")``: a ReLU is taken to be between
         them, and what the module computes on the data is compared with that.
+    bias : "free" or "penalised", default "free"
+        Of a module whose last layer has a bias: whether its loop left that out of the penalty, or added β/2 times its
+        squares, as ``weight_decay`` on all parameters does.
+    scope : "all_arrangements" or "fixed_gates", optional
+        Of a ReLU module: judge it among all networks of its block, which is what is done where it can be, or among
+        those whose neurons have its own activation patterns.  The latter asks less, and is often proven far closer.
     sharpen : float, default 0
         Of a ReLU module: so many seconds to look for a better dual point by solving the problem.  The network's own is
         the gradient of the loss there, and far from the optimum it proves little.
@@ -96,12 +104,13 @@ def certify(what: Any, on: Any, Y: Any = None, /, *, tol: float = 1e-4, **traini
     The penalty is β/2 times the squares of *all* weights of both layers.  A bias of the first layer counts among them:
     it is the weight of a column of ones (of a one in every patch), and the certificate speaks of networks that pay for
     it.  A bias of the last layer, if not zero, is free: no penalty is on it, and the certificate speaks of networks
-    with any such bias, like ``formulate(…, fit_intercept="free")``.
+    with any such bias, like ``formulate(…, fit_intercept="free")``; with ``bias="penalised"`` it speaks of those that
+    pay β/2‖b‖² for it.  ``certificate.biases`` says which it was.
 
     A ReLU network's certificate goes over all arrangements where they can be enumerated; else the strongest pull of
     any neuron is bounded over all u at once (``certificate.method`` says how), and the gap may be large.  A ReLU
-    network's data are held in memory at once.  Attention, mixer and Fourier blocks with ReLU are judged among networks
-    with their own activation patterns.
+    network's data are held in memory at once.  B-FNO, and token blocks with a mask or with rows of more than a few
+    million numbers, are judged among networks with their own activation patterns.
     """
     if isinstance(Y, Real):
         raise TypeError(f"tol: it is given by name, tol={Y!r}; a third argument by position is Y.")

@@ -47,10 +47,11 @@ def _objective(network: nn.Module, problem: Problem) -> Tensor:
     inputs = (problem.X.to(torch.float64),) if problem.mask is None else (problem.X.to(torch.float64), problem.mask)
     layers = (network.get_parameter(name).to(torch.float64) for name in ("first", "second"))
     penalty = 0.5 * torch.stack([weight.square().sum() for weight in layers]).sum()
-    outputs, has_bias = network(*inputs), getattr(network, "bias", None) is not None
-    # a free intercept that is not there yet will be the best
-    value = problem.loss.value_at(outputs, None) if has_bias else problem.loss.value(outputs)
-    return value + problem.beta * penalty
+    outputs, bias = network(*inputs), getattr(network, "bias", None)
+    if bias is None:  # an intercept that is not there yet will be the best
+        return problem.loss.value(outputs) + problem.beta * penalty
+    paid = 0.5 * problem.loss.cost * bias.to(torch.float64).square().sum()
+    return problem.loss.value_at(outputs, None) + paid + problem.beta * penalty
 
 
 def _train(network: TwoLayer, problem: Problem) -> None:

@@ -26,7 +26,9 @@ from provenet.proofs.source import Chunks, Flattened, as_source, sample_shape
 from provenet.proofs.stream import Batch, Stream
 from provenet.proofs.streamed import OwnGates
 from provenet.scaling import Scaling
-from provenet.statement import Statement
+from provenet.statement import Scope, Statement
+
+BIASES = FREE, PENALISED = "free", "penalised"  # what the penalty on the last layer's bias is
 
 
 def certify_module(
@@ -41,20 +43,25 @@ def certify_module(
     loss_settings: dict[str, Any] | None = None,
     sharpen: float = 0.0,
     layers: Sequence[str] | None = None,
+    bias: str = "free",
+    scope: str | None = None,
 ) -> Certificate:
     """That of a module of ours, or of an ordinary two-layer network; arguments as `certify` has them."""
     if loss is None or beta is None:
         raise ValueError("loss, beta: to certify a module both must be given, as they were in training.")
     if mean and sample_weight is not None:
         raise ValueError("mean: with sample_weight a mean has two meanings; give the beta of the weighted sum.")
+    if bias not in BIASES:
+        raise ValueError(f"bias: {bias!r} is unknown; of the last layer it is {' or '.join(map(repr, BIASES))}.")
     outer = _unwrapped(module, layers is not None)
     scaling, inner = (Scaling.of(outer) if isinstance(outer, Standardised) else None), core(outer)
     source, weight = as_source(data, sample_weight)
-    read = read_module(inner, () if isinstance(inner, TwoLayer) else sample_shape(source), layers)
+    read = read_module(inner, () if isinstance(inner, TwoLayer) else sample_shape(source), layers, bias == PENALISED)
     network = read.network
     if sharpen and not network.relu:
         raise ValueError("sharpen: it goes with ReLU networks; solve the problem of this one instead, it is convex.")
-    statement = _statement(network, loss, beta, loss_settings)
+    _check_scope(scope, network)
+    statement = _statement(network, loss, beta, loss_settings, bias)
     if scaling is not None and scaling.target_mean is not None and not statement.loss.measures:
         raise ValueError(f"loss: the module's outputs are measurements in units of their own, no {loss!r} is of those.")
     own = OwnGates(statement.block, network)
@@ -70,6 +77,7 @@ def certify_module(
     )
 
     def told(certificate: Certificate) -> Certificate:
+        certificate = replace(certificate, biases=statement.biases)
         if scaling is None:
             return certificate
         better: Any = certificate.better
@@ -87,11 +95,21 @@ def certify_module(
         said = replace(summed, complete=isinstance(gates, str))
         return pose(said, samples.X, samples.Y, gates, sample_weight=weight, mask=samples.mask)
 
-    return told(certify_relu(read, posed, tol, sharpen))
+    return told(certify_relu(read, posed, tol, sharpen, scope))
+
+
+def _check_scope(scope: str | None, network: TwoLayer) -> None:
+    own = Scope.FIXED_GATES if network.relu or network.activation == "gated_relu" else Scope.LINEAR
+    known = (Scope.ALL_ARRANGEMENTS, own) if network.relu else (own,)
+    if scope is not None and scope not in known:
+        raise ValueError(
+            f"scope: a network of activation {network.activation!r} is judged among "
+            f"{' or '.join(repr(str(each)) for each in known)}, not {scope!r}."
+        )
 
 
 def _statement(
-    network: TwoLayer, loss: str | type[Loss], beta: float, loss_settings: dict[str, Any] | None
+    network: TwoLayer, loss: str | type[Loss], beta: float, loss_settings: dict[str, Any] | None, bias: str
 ) -> Statement:
     """What the module was trained for."""
     readout = network.settings.get("readout", "mean")
@@ -102,7 +120,8 @@ def _statement(
         activation=network.activation,
         readout=readout,
         loss_settings=loss_settings,
-        free_intercept=network.bias is not None,
+        free_intercept=network.bias is not None and bias == FREE,
+        paid_intercept=network.bias is not None and bias == PENALISED,
     )
 
 

@@ -55,6 +55,7 @@ SPIKE_FREE = Ability(
 )
 SQUARED = Ability("loss", lambda loss: loss.quadratic, "it needs the squared loss, not '{name}'.")
 SEPARATE = Ability("loss", lambda loss: not loss.free, "it takes samples apart, which a free intercept ties together.")
+UNPAID = Ability("loss", lambda loss: not loss.cost, "it knows intercepts that cost nothing, not one with a penalty.")
 SMOOTH_CONJUGATE = Ability(
     "loss",
     lambda loss: loss.smooth_conjugate() is not None,

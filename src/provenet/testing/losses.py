@@ -25,7 +25,7 @@ def check_loss(loss: Loss, seed: int = 0) -> None:
         _check_convexity(loss, prediction, other)
         _check_fenchel(loss, prediction, other)
     far = 1e6 * normal(generator, *loss.target.shape)
-    assert loss.quadratic or float(loss.conjugate(far)) == math.inf, "the conjugate is finite outside its domain"
+    assert loss.plain.quadratic or float(loss.conjugate(far)) == math.inf, "the conjugate is finite outside its domain"
     assert not float(loss.conjugate(torch.full_like(far, math.nan))) < math.inf, "the conjugate of NaN is a number"
     for step in PROX_STEPS:
         for size in FREE_SIZES if loss.free else PROX_SIZES:

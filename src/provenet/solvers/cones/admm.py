@@ -13,7 +13,7 @@ from provenet.gauges import ConeGauge, ProxGauge
 from provenet.problem import Program
 from provenet.reductions import SignedPairs
 from provenet.solvers.loop import Point
-from provenet.solvers.needs import CONES, KERNEL
+from provenet.solvers.needs import CONES, KERNEL, UNPAID
 from provenet.solvers.neurons.amplitudes import best_amplitudes
 from provenet.solvers.neurons.place import place
 from provenet.solvers.offers import Offer, Task
@@ -23,7 +23,7 @@ from provenet.solvers.stacks.admm import ADMM, ADMMState
 @dataclass(frozen=True)
 class ConeADMM(ADMM):
     name, family = "cone_admm", "admm"
-    needs = (CONES, KERNEL)
+    needs = (CONES, KERNEL, UNPAID)
     check_every = 10
     patience = 200  # its last digits come slowly where arrangements are nearly alike
     max_steps = 20_000

@@ -149,10 +149,12 @@ def _fit(cp: Any, program: Program[Any], blocks: list[Any]) -> Any:
     weights = cp.hstack([cp.vec(block, order="C") for block in blocks])
     rows = int(np.prod(op.output_shape[:-1]))
     prediction = cp.reshape(matrix(op) @ weights, (rows, op.output_shape[-1]), order="C")
-    constant = program.loss.constant
-    if constant is not None:  # the free intercept
-        prediction = prediction + constant.numpy()[:, None] @ cp.Variable((1, op.output_shape[-1]))
-    return _LOSSES[program.loss.name](cp, prediction, program.loss.plain)
+    constant, paid = program.loss.constant, 0.0
+    if constant is not None:  # the intercept
+        b = cp.Variable((1, op.output_shape[-1]))
+        prediction = prediction + constant.numpy()[:, None] @ b
+        paid = 0.5 * program.loss.cost * cp.sum_squares(b)
+    return _LOSSES[program.loss.name](cp, prediction, program.loss.plain) + paid
 
 
 def matrix(operator: Operator) -> scipy.sparse.csr_matrix:

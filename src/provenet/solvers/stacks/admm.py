@@ -21,7 +21,7 @@ from torch import Tensor
 from provenet.gauges import ProxGauge
 from provenet.problem import Program, Units
 from provenet.solvers.loop import Method, Point
-from provenet.solvers.needs import KERNEL, PROX
+from provenet.solvers.needs import KERNEL, PROX, UNPAID
 from provenet.solvers.offers import Offer, Task
 from provenet.solvers.stacks.active import ActiveForward
 from provenet.solvers.stacks.kernel import KernelSolve
@@ -63,7 +63,7 @@ class ADMM(Method[ADMMState]):
     first_balance: int = 10
 
     name, family = "admm", "admm"
-    needs = (PROX, KERNEL)
+    needs = (PROX, KERNEL, UNPAID)
     check_every = 5
     patience = 30
 

@@ -22,7 +22,7 @@ from provenet.solvers.interior.pairs.ipm import Iterate, advance, central, objec
 from provenet.solvers.interior.pairs.pairs import DistinctRows, Pairs
 from provenet.solvers.interior.pairs.slope import first_slope
 from provenet.solvers.loop import Method, Point
-from provenet.solvers.needs import DOUBLE, TABLE
+from provenet.solvers.needs import DOUBLE, TABLE, UNPAID
 from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors
 
@@ -89,7 +89,7 @@ class WorkingSet(Method[ReluState]):
     first: int | None = None
 
     name = "working_set"
-    needs = (TABLE, DOUBLE)
+    needs = (TABLE, DOUBLE, UNPAID)
     patience = 4
     max_steps = 60
 
