@@ -12,6 +12,7 @@ from provenet.certificates.certificate import (
     relu_point,
     without_bias,
 )
+from provenet.certificates.conditions import WidthCondition, width_condition
 from provenet.certificates.gap import DualPoint, Gap, dual_point, duality_gap, gap_at, judged, with_intercept
 from provenet.certificates.mixture import Mixture
 from provenet.certificates.screen import Screen
@@ -24,6 +25,7 @@ __all__ = [
     "Mixture",
     "Screen",
     "Standing",
+    "WidthCondition",
     "certificate_from",
     "certificate_of",
     "check_same_data",
@@ -34,6 +36,7 @@ __all__ = [
     "judged",
     "network_certificate",
     "relu_point",
+    "width_condition",
     "with_intercept",
     "without_bias",
 ]
