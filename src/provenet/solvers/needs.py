@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from provenet.cones import Table
-from provenet.gauges import ConeGauge, ProxGauge
+from provenet.gauges import ConeGauge, ConeLines, ProxGauge
 from provenet.problem import Program
 
 
@@ -41,6 +41,11 @@ CONES = Ability(
     "gauge",
     lambda gauge: isinstance(gauge, ConeGauge),
     "it works in the cones of ReLU's arrangements, and the program has none.",
+)
+LINES = Ability(
+    "gauge",
+    lambda gauge: isinstance(gauge, ConeLines),
+    "it is for ReLU networks with the penalty (1, 1) or (inf, 1).",
 )
 TABLE = Ability(
     "gauge",
