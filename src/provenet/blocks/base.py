@@ -68,6 +68,10 @@ class Block(ABC):
             raise NotImplementedError(f"block {self.name!r} does not say what its rows are.")
         return table[index]
 
+    def row_lengths(self, X: Tensor) -> Tensor | None:
+        """The norms of Φ's rows, (n·ρ,), where they are known without writing rows down."""
+        return None
+
     def noise(self, X: Tensor, vectors: Tensor) -> Tensor:
         """What rounding may do to `sides`, (n, ρ, m); exact sums of products in any order stay within it."""
         depth = vectors.shape[1] + 8
