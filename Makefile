@@ -81,7 +81,9 @@ $(VENV)/.ready-dev: $(VENV)/.build
 	$(INSTALL) -e '.[dev]'
 	@touch $@ $(VENV)/.ready
 
+# a peer's data loader comes as source, and is built with setuptools
 $(VENV)/.ready-bench: $(VENV)/.build
+	$(PIP) install --quiet -c constraints.txt setuptools
 	$(INSTALL) -e '.[bench]'
 	@touch $@ $(VENV)/.ready
 

@@ -15,14 +15,21 @@ KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 
 
 def cells(page: str) -> list[dict[str, object]]:
-    """Text and code by turns, as nbformat 4 has them."""
+    """Text, and code with what it prints, by turns, as nbformat 4 has them."""
     made = [_cell("markdown", "# provenet in five minutes", 0)]
-    for part in re.split(r"(```python\n.*?```)", page, flags=re.DOTALL):
-        code = re.fullmatch(r"```python\n(.*?)\n```", part, re.DOTALL)
-        text = (code[1] if code else part).strip()
+    for part in re.split(r"(```(?:python|text)\n.*?```)", page, flags=re.DOTALL):
+        block = re.fullmatch(r"```(python|text)\n(.*?)\n```", part, re.DOTALL)
+        if block and block[1] == "text":
+            made[-1]["outputs"] = [_printed(block[2] + "\n")]
+            continue
+        text = (block[2] if block else part).strip()
         if text:
-            made.append(_cell("code" if code else "markdown", text, len(made)))
+            made.append(_cell("code" if block else "markdown", text, len(made)))
     return made
+
+
+def _printed(text: str) -> dict[str, object]:
+    return {"name": "stdout", "output_type": "stream", "text": text.splitlines(keepends=True)}
 
 
 def _cell(kind: str, text: str, number: int) -> dict[str, object]:

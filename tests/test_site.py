@@ -33,13 +33,19 @@ def test_the_notebook_is_the_page() -> None:
     assert notebook.NOTEBOOK.read_text() == notebook.notebook(), "run python examples/notebook.py"
 
 
-def test_the_notebook_runs(tmp_path: Path) -> None:
+def test_the_notebook_prints_what_it_shows(tmp_path: Path) -> None:
+    """The same words; numbers of its own on each machine: which gates a training finds hangs on the last digits."""
     cells = json.loads((ROOT / "examples" / "first_five_minutes.ipynb").read_text())["cells"]
     code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    shown = "".join("".join(out["text"]) for cell in cells for out in cell.get("outputs", []))
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert "certified" in done.stdout
-    assert "on new data" in done.stdout
+    assert "certified" in shown
+    assert _words(done.stdout) == _words(shown)
+
+
+def _words(printed: str) -> list[str]:
+    return re.sub(r"[-+]?\d+(?:\.\d*)?(?:e[-+]\d+)?", "#", printed).split()
 
 
 def test_every_example_has_its_place_in_the_menu() -> None:

@@ -47,6 +47,7 @@ def test_a_problem_says_its_statement_with_all_its_settings() -> None:
     )
     assert json.loads(json.dumps(said.to_dict())) == {
         "block": "mlp",
+        "beyond_gates": False,
         "block_settings": {"fit_intercept": False},
         "activation": "relu",
         "complete": True,

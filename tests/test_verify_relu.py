@@ -83,12 +83,19 @@ def test_a_network_that_is_not_optimal_is_not_proven() -> None:
     assert zero.primal == pytest.approx((Y**2).sum() / 2)
 
 
+def test_all_arrangements_beyond_the_plane_have_a_rough_bound() -> None:
+    X, Y, _, _, weights = solved(3, 2, 5)
+    rough = judged(X, Y, weights, all_arrangements=True)
+    *_, every, _ = solved(3, 2, "all")
+    assert not rough.exact
+    assert rough.dual <= every.dual
+    assert rough.polar_max >= every.polar_max
+
+
 def test_wrong_use() -> None:
     X, Y, _, _, (first, second) = solved(3, 1, 5)
     with pytest.raises(ValueError, match="gates: a ReLU neuron is its own gate"):
         judged(X, Y, (first, second, first))
-    with pytest.raises(ValueError, match="all_arrangements: they are found in the plane alone"):
-        judged(X, Y, (first, second), all_arrangements=True)
     with pytest.raises(ValueError, match="all_arrangements: it goes with relu"):
         Statement("squared", 0.5, all_arrangements=True)
     with pytest.raises(ValueError, match="give one of the two"):

@@ -35,10 +35,11 @@ class Statement:
     """The objective Σ_i L(f(X_i), Y_i) + β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), and which networks f may be.
 
     ``loss`` is a class, to be given targets; ``penalty`` the norms (C, R); ``complete``: the gates are all arrangements
-    the data have; ``free_intercept``: f is a network plus a constant b (c,), the same for all samples and tokens, that
-    costs nothing; ``paid_intercept``: likewise, and it costs β/2 ‖b‖².  Which gates these are is data: see
-    `Problem.gates`; ``sampler`` records how they were found.  Every statement is one that can be posed: a
-    wrong one raises ValueError, naming the setting.
+    the data have; ``beyond_gates``: they need not be, and yet networks of any arrangement are compared with, by the
+    bound over all u (ReLU and weight decay); ``free_intercept``: f is a network plus a constant b (c,), the same for
+    all samples and tokens, that costs nothing; ``paid_intercept``: likewise, and it costs β/2 ‖b‖².  Which gates these
+    are is data: see `Problem.gates`; ``sampler`` records how they were found.  Every statement is one that can be
+    posed: a wrong one raises ValueError, naming the setting.
     """
 
     block: Block
@@ -51,6 +52,7 @@ class Statement:
     complete: bool = False
     sampler: str = field(default="given", compare=False)
     free_intercept: bool = False
+    beyond_gates: bool = False
     paid_intercept: bool = False
 
     @classmethod
@@ -81,6 +83,8 @@ class Statement:
         if self.complete and self.activation != "relu":
             raise ValueError(f"gates: 'all' enumerates the arrangements of ReLU, not those of {self.activation!r}.")
         check_readout(self.readout)
+        if self.beyond_gates and (self.complete or self.activation != "relu" or self.penalty != WEIGHT_DECAY):
+            raise ValueError("beyond_gates: it is for ReLU with weight decay, where gates are not all arrangements.")
         if self.readout == "tokens" and not self.block.tokens:
             raise ValueError(f"readout: block {self.block.name!r} has one output a sample, no tokens; choose 'mean'.")
         check_penalty(self.penalty, self.block, self.activation)
@@ -108,7 +112,7 @@ class Statement:
         """What a certificate speaks of."""
         if self.activation == "linear":
             return Scope.LINEAR
-        return Scope.ALL_ARRANGEMENTS if self.complete else Scope.FIXED_GATES
+        return Scope.ALL_ARRANGEMENTS if self.complete or self.beyond_gates else Scope.FIXED_GATES
 
     def with_beta(self, beta: float) -> Statement:
         check_beta(beta)
@@ -143,6 +147,7 @@ class Statement:
             "block_settings": dict(self.block.settings()),
             "activation": self.activation,
             "complete": self.complete,
+            "beyond_gates": self.beyond_gates,
             "sampler": self.sampler,
             "readout": self.readout,
             "loss": self.loss.name,

@@ -118,9 +118,9 @@ def test_a_watched_fit_tells_of_the_gap():
     before = len(records)
     assert estimator.fit(X, y).certificate_.holds(1e-3)
     assert len(records) == before
-    with gap_bar(1e-4, quiet=False) as show:
+    with gap_bar(1e-4, quiet=False) as bar:
         for record in records:
-            show(record)
+            bar.show(record)
 
 
 def test_the_bar_fills_as_the_gap_falls():

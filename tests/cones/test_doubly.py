@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from provenet import deadline
 from provenet.cones import Cones, cone_pca, project
-from provenet.cones.doubly import doubly_bounded
+from provenet.cones.doubly import _facets, doubly_bounded
 from provenet.cones.search import climb
 from tests.cones.test_parts import product
 from tests.cones.test_relaxation import posed
@@ -53,3 +54,13 @@ def test_products_of_narrow_cones_are_bounded_closely_where_few_pairs_were_not()
     assert float((torch.linalg.svdvals(G)[:, 0] / found.lower).max()) > 1.2
     again = doubly_bounded(cones, G, found.lower, found.upper * (1 + 1e-9))
     torch.testing.assert_close(again, found.upper, rtol=1e-6, atol=0)
+
+
+def test_no_walls_are_looked_for_when_the_time_is_over_and_what_is_not_found_is_not_remembered() -> None:
+    cones, G = posed(40, 6, 5, gates=4, seed=0)
+    cones = cones.remembering()
+    with deadline.within(0.0):
+        assert not bool(_facets(cones).any())
+        upper = doubly_bounded(cones, G, torch.zeros(4, dtype=G.dtype), torch.zeros(4, dtype=G.dtype))
+    assert bool((climb(cones, G).value <= upper).all())
+    assert bool((_facets(cones) > 0).any(1).all())

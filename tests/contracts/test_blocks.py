@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from provenet.blocks import BLOCKS
+from provenet.blocks import BLOCKS, Block
 from provenet.testing import check_block, check_operator, check_rows
 from provenet.testing.bank import example_case
 from provenet.testing.examples import EXAMPLES, Example, examples
@@ -36,6 +37,22 @@ def test_rows(example: Example) -> None:
     for n in (1, 5):
         X, mask = example.samples(n), example.mask(n)
         check_rows(example.block, X if mask is None else X * mask[..., None], example.outputs)
+
+
+# an MLP's sides are those of its table
+@pytest.mark.parametrize("example", [each for each in examples() if each.block.name != "mlp"], ids=str)
+def test_rows_of_a_block_that_writes_none_down(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+    X = torch.as_tensor(example.samples(4), dtype=torch.float64)
+    block, p = example.block, example.block.weights(X, example.outputs)[0]
+    monkeypatch.setattr(type(block), "rows", lambda block, X: None)
+    if block.groups > 1:
+        with pytest.raises(TypeError, match="groups"):
+            Block.some_rows(block, X, torch.zeros(1, dtype=torch.long))
+        return
+    phi = block.sides(X, torch.eye(p, dtype=torch.float64))
+    index = torch.arange(phi.shape[0] * phi.shape[1]).flip(0)
+    found = Block.some_rows(block, X, index.view(2, -1)).flatten(0, 1)
+    torch.testing.assert_close(found, phi.flatten(0, 1)[index], rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def cases(draw: st.DrawFn) -> Case:
     return Case("random", X, Y, problem, weight)
 
 
-@settings(max_examples=500)
+@settings(max_examples=250)
 @given(cases())
 def test_the_certificate_brackets_the_optimum(case: Case) -> None:
     solution = pn.solve(case.problem, tol=1e-6, max_steps=3000)

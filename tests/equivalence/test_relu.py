@@ -1,4 +1,4 @@
-"""200 small ReLU programs: every method reaches one value, that of CVXPY on the program as the papers write it.
+"""100 small ReLU programs: every method reaches one value, that of CVXPY on the program as the papers write it.
 
 What CVXPY is given is written here from the samples, their patterns and β; nothing of the package's maths is used.
 """
@@ -23,7 +23,7 @@ Array = np.ndarray
 
 SHAPES = list(product((1, 2, 3), (1, 2, 3), ("all", 6)))  # features, outputs, gates
 RATIOS = (0.5, 0.2, 0.05, 0.01)  # of β to β_max
-PROBLEMS, TOGETHER = 200, 10
+PROBLEMS, TOGETHER = 100, 10  # `make trust` tries thousands
 TOLERANCE = {"cutting_plane": 1e-4, "admm": 1e-4, "cvx": 1e-5}  # of the slow ones, and Clarabel's; 1e-6 of the others
 EVERYONE = ("auto", "frank_wolfe", "bm", "working_set", "cutting_plane", "copositive", "cvx", "admm")
 ROUNDING = 1e-9  # of the objective
@@ -39,7 +39,7 @@ class Case:
 
 
 def draw(number: int) -> Case:
-    """Shapes, gates and β in turn, so that 200 problems see each of them with each other; all else by chance."""
+    """Shapes, gates and β in turn, so that 100 problems see each of them with each other; all else by chance."""
     d, c, gates = SHAPES[number % len(SHAPES)]
     random = np.random.default_rng(number)
     n = int(random.integers(3, 13))

@@ -8,6 +8,7 @@ import joblib
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold, StratifiedKFold
 
@@ -274,3 +275,20 @@ def test_rules(blobs):
 )
 def test_what_is_best_of_a_search_that_was_cut_short(scores, best):
     assert chosen(np.array(scores, dtype=float), cut_short=True) == best
+
+
+def test_a_search_tells_how_much_of_it_is_done() -> None:
+    X, y = load_iris(return_X_y=True)
+    told: list[tuple[float, str]] = []
+    search = pn.ProvenClassifierCV(betas=3, cv=2, tol=1e-2, activation=["linear", "relu"])
+    with watched(search, lambda record: None, counter=lambda done, what: told.append((done, what))):
+        search.fit(X[::3], y[::3])
+    done = [share for share, _ in told]
+    assert done == sorted(done)
+    assert (done[0], done[-1]) == (0.0, 1.0)
+    assert told[0][1] == "linear, beta 1 of 3"
+    assert (0.5, "relu, fold 1 of 2") in told
+    assert told[-1][1] == "the network that is kept"
+    before = len(told)
+    search.fit(X[::3], y[::3])
+    assert len(told) == before

@@ -45,7 +45,7 @@ EASY_AFTER_ALL = ("1e150", "scales in X", "one sample", "rank one", "twins that 
 @pytest.mark.parametrize("method", ["auto", *METHODS])
 @pytest.mark.filterwarnings("ignore:cvx. CLARABEL failed:RuntimeWarning")
 def test_hard_problems(fit: Fit, method: str, name: str) -> None:
-    settings = {"gates": 5, "solve": {"method": method, "max_steps": 60}} | HARD[name]
+    settings = {"gates": 5, "solve": {"method": method, "max_steps": 60, "max_seconds": 4.0}} | HARD[name]
     try:
         solution = fit(**settings)
     except ValueError as error:

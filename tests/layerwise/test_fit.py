@@ -35,7 +35,7 @@ def model(digits: Any) -> Any:
 
 def test_accuracy_rises_by_stage(digits: Any) -> None:
     X, y = digits
-    layers = small_layers(n_gates=12, epochs=12)
+    layers = small_layers(n_gates=8, epochs=8)
     model = fitted(pn.LayerwiseClassifier(layers=layers, validation_fraction=None, certify=False), X, y)
     scores = [stage.score for stage in model.stages_]
     assert scores == sorted(scores)
@@ -238,3 +238,48 @@ def test_a_stage_that_is_solved_has_a_limit_its_proof_included(
     found = exact.solved(problem, 2, Limits(1e-4, max_seconds=seconds), None)
     assert found.certificate.gap >= 0
     assert left == [np.inf] if seconds is None else 0 < left[0] <= seconds + deadline.grace(seconds)
+
+
+@pytest.mark.parametrize("beta", ["1e-3mean", "0.05max"])
+def test_a_stage_cut_by_time_before_its_first_neuron_is_trained_in_batches(digits: Any, beta: str) -> None:
+    X, y = digits
+    layers = small_layers(n_gates=4, engine="solve", epochs=20, beta=beta)[:1]
+    model = pn.LayerwiseClassifier(layers=layers, validation_fraction=None, max_seconds=1e-6, tol=1e-9)
+    (stage,) = fitted(model, X, y).stages_
+    assert stage.engine == "minibatch"
+    assert stage.filters == 4
+    assert stage.certificate.dual <= stage.certificate.primal
+    assert stage.score > 0.3
+
+
+def test_a_stage_that_is_zero_at_its_optimum_is_kept(digits: Any) -> None:
+    layers = small_layers(n_gates=4, engine="solve", beta="1.01max")[:1]
+    (stage,) = fitted(pn.LayerwiseClassifier(layers=layers, validation_fraction=None), *digits).stages_
+    assert (stage.engine, stage.filters, str(stage.certificate.status)) == ("solve", 0, "certified")
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_finishing_behind_the_gates_brings_gaps_down(digits: Any, rank: int) -> None:
+    X, y = digits
+    layers = small_layers(n_gates=4, rank=rank, beta="1e-2mean", epochs=6)[:2]
+    plain = pn.LayerwiseClassifier(layers=layers, validation_fraction=None, tol=1e-2)
+    (before, _), (after, second) = (fitted(clone(plain).set_params(finish=steps), X, y).stages_ for steps in (0, 100))
+    assert (before.engine, after.engine) == ("minibatch", "minibatch, lbfgs")
+    assert after.certificate.primal < before.certificate.primal
+    assert after.certificate.relative_gap < 0.2 * before.certificate.relative_gap
+    assert second.shape[0] <= 4 * rank
+
+
+def test_what_finishing_spoils_on_samples_set_aside_is_not_kept(digits: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from provenet.layerwise import work
+
+    def worse(network: Any, *_: Any) -> Any:
+        gone = type(network).from_weights(
+            network.first[:1], 0 * network.second[:1], network.gates[:1], False, **network.settings
+        )
+        return work.Solved(gone, None, None)
+
+    monkeypatch.setattr(work, "finished", worse)
+    model = pn.LayerwiseClassifier(layers=small_layers(epochs=20)[:1], finish=5, certify=False)
+    (stage,) = fitted(model, *digits).stages_
+    assert (stage.engine, stage.filters) == ("minibatch", 6)

@@ -16,8 +16,8 @@ from sklearn.base import clone
 
 import provenet as pn
 from provenet.layerwise import checkpoint as checkpoints
-from provenet.layerwise import grow
 from provenet.layerwise import inputs as inputs_
+from provenet.layerwise import work
 from provenet.layerwise.minibatch import Minibatches
 
 EPOCHS, STAGES, STEPS = 3, 2, 2  # 200 samples in batches of 128
@@ -89,6 +89,17 @@ def test_killed_in_the_middle_of_an_epoch(moment: int, whole: Any, slice_: Any, 
     resumed_equals(whole, model, slice_)
 
 
+@pytest.mark.parametrize("moment", [1, STEPS, 2 * STEPS + 1])
+def test_killed_before_and_after_gates_are_fixed(moment: int, slice_: Any, tmp_path: Path) -> None:
+    """With two neurons a gate a stage is a ReLU network for half of its epochs only; white coordinates go on."""
+    layers = small_layers(epochs=EPOCHS, rank=2)[:1]
+    model = estimator(certify=False).set_params(layers=layers)
+    whole = fitted(clone(model), *slice_)
+    model.set_params(checkpoint=tmp_path / "run")
+    killed(model, slice_, kill_at(moment, Minibatches, "_seen"))
+    resumed_equals(whole, model, slice_)
+
+
 @pytest.mark.parametrize("moment", WRITES)
 def test_killed_while_a_checkpoint_is_written(moment: int, whole: Any, slice_: Any, tmp_path: Path) -> None:
     model = estimator(checkpoint=tmp_path / "run")
@@ -100,7 +111,7 @@ def test_killed_while_a_checkpoint_is_written(moment: int, whole: Any, slice_: A
 def test_killed_in_a_proof(moment: int, whole: Any, slice_: Any, tmp_path: Path) -> None:
     """The stage itself is kept: it is not trained again."""
     model = estimator(checkpoint=tmp_path / "run")
-    killed(model, slice_, kill_at(moment, grow, "stage_certificate"))
+    killed(model, slice_, kill_at(moment, work, "stage_certificate"))
     assert (tmp_path / "run" / f"stage-{moment + 1}.safetensors").exists()
     resumed_equals(whole, model, slice_)
 
@@ -116,7 +127,7 @@ def test_ctrl_c_in_a_proof_keeps_the_stage(whole: Any, slice_: Any, tmp_path: Pa
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(grow, "stage_certificate", interrupted)
+    monkeypatch.setattr(work, "stage_certificate", interrupted)
     model = fitted(estimator(checkpoint=tmp_path / "run"), *slice_)
     assert len(model.stages_) == 1
     assert "its proof was interrupted" in str(model.stages_)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from itertools import permutations
 from typing import Any
 
 import cvxpy as cp
@@ -149,3 +151,13 @@ def test_the_scope_is_that_asked_for() -> None:
         pn.certify(net, masked, **asked, scope="all_arrangements")  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="scope: a network of activation 'linear' is judged among 'linear'"):
         pn.certify(network(True, relu=False), X, Y, **asked, scope="fixed_gates")  # type: ignore[call-overload]
+
+
+def test_sums_that_rounding_makes_zero_prove_nothing_where_b_costs_next_to_nothing() -> None:
+    """0.1 + 0.2 − 0.3 and its like: the sum of these doubles is not what a sum of them gives."""
+    theta = torch.tensor([[0.1], [0.2], [-0.3], [1e-17]], dtype=torch.float64)
+    exact = sum(Fraction(float(value)) for value in theta.flatten())
+    for order in permutations(range(4)):
+        loss = Paid(Squared(torch.zeros(4, 1, dtype=torch.float64)), cost=1e-30)
+        told = loss.conjugate(theta[list(order)]) - loss.plain.conjugate(theta[list(order)])
+        assert Fraction(float(told)) >= exact**2 / Fraction(2e-30) * (1 - Fraction(1, 10**9))

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 import provenet as pn
+from provenet.certificates.everyone import row_weights
 from provenet.polar.everywhere import Pull, strongest
 from provenet.proofs import relu as module_of_relu
-from provenet.proofs.relu import row_weights
 from provenet.testing.examples import examples
 from provenet.variable import Factors
 

@@ -64,9 +64,15 @@ class Block(ABC):
     def some_rows(self, X: Tensor, index: Tensor) -> Tensor:
         """The rows of Φ with these numbers, (…, p) for an index (…) into the n·ρ rows."""
         table = self.rows(X)
-        if table is None:
-            raise NotImplementedError(f"block {self.name!r} does not say what its rows are.")
-        return table[index]
+        if table is not None:
+            return table[index]
+        if self.groups > 1:  # how long a row of a group is, `weights` does not say
+            raise TypeError(f"block {self.name!r}: a block in groups says its rows itself; write rows or some_rows.")
+        # Φ's columns are the sides of unit vectors
+        unit = torch.eye(self.weights(X, 1)[0], dtype=X.dtype, device=X.device)
+        count, which = self.sides(X[:1], unit).shape[1], index.flatten()
+        every = self.sides(X[which // count], unit)
+        return every[torch.arange(len(which), device=X.device), which % count].view(*index.shape, -1)
 
     def row_lengths(self, X: Tensor) -> Tensor | None:
         """The norms of Φ's rows, (n·ρ,), where they are known without writing rows down."""

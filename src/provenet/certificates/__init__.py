@@ -1,26 +1,19 @@
 """Proofs of optimality.  They know no solver."""
 
-from provenet.certificates.certificate import (
-    AnotherMap,
-    Certificate,
-    Standing,
-    certificate_from,
-    certificate_of,
-    check_same_data,
-    check_same_map,
-    network_certificate,
-    relu_point,
-    without_bias,
-)
+from provenet.certificates.certificate import Certificate, Standing, certificate_from, certificate_of
 from provenet.certificates.conditions import WidthCondition, width_condition
+from provenet.certificates.everyone import Everyone
 from provenet.certificates.gap import DualPoint, Gap, dual_point, duality_gap, gap_at, judged, with_intercept
 from provenet.certificates.mixture import Mixture
+from provenet.certificates.network import check_same_data, network_certificate
+from provenet.certificates.points import AnotherMap, check_same_map, relu_point, without_bias
 from provenet.certificates.screen import Screen
 
 __all__ = [
     "AnotherMap",
     "Certificate",
     "DualPoint",
+    "Everyone",
     "Gap",
     "Mixture",
     "Screen",

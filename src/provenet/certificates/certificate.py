@@ -11,15 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from provenet import batches
-from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates.conditions import rank_conditions
-from provenet.certificates.gap import DualPoint, Gap, duality_gap, judged, relative_gap, with_intercept
-from provenet.data.shards import Shards
+from provenet.certificates.gap import DualPoint, Gap, duality_gap, relative_gap, with_intercept
 from provenet.gauges import BoundKind
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, in_words, read_penalty, written
 from provenet.problem import Problem, Program
-from provenet.space import Space
 from provenet.statement import Scope
 from provenet.variable import Factors
 from provenet.word import Word
@@ -166,48 +162,6 @@ def _shown(gap: float, certificate: Certificate) -> str:
     return "0" if abs(certificate.relative_gap) < ROUNDING else f"{gap:.3e}"
 
 
-@torch.inference_mode(False)
-def network_certificate(
-    problem: Problem, network: nn.Module, tol: float = 1e-4, theta: Tensor | None = None
-) -> Certificate:
-    """The certificate of ``network`` on ``problem``: any network of its block, however it was trained.
-
-    Everything is recomputed here in float64 from the network's weights and the data: the primal from the
-    network's own forward pass and weight decay, the dual from the gradient of the loss there; or from ``theta``, the
-    dual point of an earlier certificate, where that is of these samples and proves more.
-    """
-    with batches.within(None if problem.memory is None else problem.memory.left):
-        try:
-            return _network_certificate(problem, network, tol, theta)
-        finally:  # after it, for they might change meanwhile; where it fails, they may be the reason
-            check_same_data(problem)
-
-
-def check_same_data(problem: Problem) -> None:
-    """That samples which are not in memory are those that the problem was posed on."""
-    samples: Any = problem.X
-    if isinstance(samples, Shards):
-        samples.check_unchanged()
-
-
-def _network_certificate(problem: Problem, network: nn.Module, tol: float, theta: Tensor | None) -> Certificate:
-    network = copy.deepcopy(problem.inward(network)).to(dtype=torch.float64).eval()
-    if problem.activation == "relu":  # its primal is its own forward pass, whatever its neurons' arrangements are
-        prediction, factors, bias = relu_point(problem, network)
-    else:
-        network, bias = without_bias(problem, network)
-        factors = problem.factors(network)
-        prediction = _predicted(problem, network) / problem.units.y
-        convex = problem.program.operator.forward_factors(factors)
-        check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
-    units = problem.beta, problem.units.value
-    more: dict[str, Any] = {"penalty": problem.penalty, "standardized": problem.scaling is not None}
-    own = certificate_of(problem.program, prediction, factors, *units, problem.scope, tol, intercept=bias, **more)
-    if theta is None or theta.shape != problem.loss.target.shape or own.holds(tol):
-        return own
-    return own.sharpened_by(problem, judged(problem.program, theta.to(torch.float64) / problem.units.dual))
-
-
 def certificate_of(
     program: Program,
     prediction: Tensor,
@@ -262,55 +216,9 @@ def certificate_from(
     )
 
 
-def relu_point(problem: Problem, network: nn.Module) -> tuple[Tensor, Factors, Tensor | None]:
-    """A ReLU network's prediction without its free intercept, its neurons and that, in the program's units, in float64;
-    their gates are not looked for."""
-    network, bias = without_bias(problem, network)
-    first, second, _, group, _ = problem.neurons(network)
-    nowhere = torch.zeros(len(first), dtype=torch.long)
-    neurons = Factors(first, second, nowhere).to(Space())
-    prediction = _predicted(problem, network)
-    plain = _predicted(problem, problem.block.network(neurons, None, problem.readout, group, True))
-    check_same_map(plain, prediction, float(problem.loss.target.abs().max()))
-    return prediction / problem.units.y, neurons.scaled(problem.units.z**-0.5), bias
-
-
-def without_bias(problem: Problem, network: nn.Module) -> tuple[nn.Module, Tensor | None]:
-    """The network without its free intercept, and that (c,) in the program's units, in float64: added to outputs, a
-    large one would round what the neurons say."""
-    problem.neurons(network)
-    bias = getattr(network, "bias", None)
-    if bias is None:
-        return network, None
-    bare: Any = copy.deepcopy(network)
-    bare.bias = None
-    return bare, bias.detach().to(torch.float64) / problem.units.y
-
-
-def _predicted(problem: Problem, network: nn.Module) -> Tensor:
-    size = batch_size(problem.block, network, problem.X)
-    return outputs_in_batches(network, problem.X, problem.mask, size)
-
-
 def _told(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return {name: written(value) if name == "penalty" else value for name, value in pairs if name not in TENSORS}
 
 
 def _finite(x: float) -> bool:
     return abs(x) < float("inf")
-
-
-class AnotherMap(ValueError):
-    """A network that is no function of the convex program's; or outputs so small beside its weights that what they are
-    hangs on rounding alone."""
-
-
-def check_same_map(convex: Tensor, prediction: Tensor, target_size: float) -> None:
-    """The network and the convex program must be the same function of the data, or the bound is of another problem."""
-    size = float(convex.abs().max()) if convex.numel() else 0.0
-    difference = float((convex - prediction).abs().max()) if convex.numel() else 0.0
-    if not difference <= 1e-9 * max(size, 1e-300) + 1e-12 * target_size:
-        raise AnotherMap(
-            f"network: its outputs differ from those of its weights in the convex program by {difference:.3e} "
-            f"(outputs up to {size:.3e}). It is not a network of this block with these gates."
-        )

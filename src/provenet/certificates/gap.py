@@ -87,7 +87,7 @@ def duality_gap(
     """
     theta = program.loss.dual_at(prediction)
     primal = float(program.loss.value(prediction)) + program.beta * penalty
-    enough = 0.0 if program.gauge.exact_polar else _enough(program, theta, primal - tol * abs(primal))
+    enough = 0.0 if program.gauge.exact_polar else enough_polar(program, theta, primal - tol * abs(primal))
     at, polar = _bounded(program, theta, final, tol, enough, screen)
     found = Gap(primal, at)
     return replace(found, polar_least=float(polar.lower.max()), pull=polar.stack, peaks=polar.peaks)
@@ -117,7 +117,7 @@ def _size(program: Program, theta: Tensor) -> float:
     return math.inf if largest == math.inf else power_of_two(theta.new_tensor(largest))
 
 
-def _enough(program: Program, theta: Tensor, wanted: float) -> float:
+def enough_polar(program: Program, theta: Tensor, wanted: float) -> float:
     """About the largest polar_max with which Θ proves the bound ``wanted``; zero where none near β does."""
 
     def proves(share: float) -> bool:

@@ -193,8 +193,8 @@ def train(
     if asked is not None:
         estimator.set_params(max_seconds=max(asked - spent, _SHORTEST))
     with (
-        gap_bar(estimator.tol, quiet or not tell, name) as show,
-        watched(estimator, show, warn if tell else None),
+        gap_bar(estimator.tol, quiet or not tell, name) as bar,
+        watched(estimator, bar.show, warn if tell else None, bar.count),
         warnings.catch_warnings(record=True) as caught,
     ):
         warnings.simplefilter("always", ConvergenceWarning)

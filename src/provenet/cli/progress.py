@@ -1,10 +1,11 @@
-"""A bar that fills as the gap falls."""
+"""A bar that fills as the gap falls, or as a search over β goes on."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
@@ -12,24 +13,43 @@ from provenet.cli.console import errors
 from provenet.solvers import Record
 
 
+@dataclass(frozen=True)
+class Bar:
+    """show: a callback for `solve`, of the gap on its way from its first value to the tolerance.  count: for a search,
+    of the share of it that is done, at most, and what comes next; once it has spoken, the bar is the search's until
+    that is over."""
+
+    show: Callable[[Record], None]
+    count: Callable[[float, str], None]
+
+
 @contextmanager
-def gap_bar(tol: float, quiet: bool, name: str = "fitting") -> Iterator[Callable[[Record], None]]:
-    """A callback for `solve` that shows the gap on its way from its first value to ``tol``; nothing off a terminal."""
+def gap_bar(tol: float, quiet: bool, name: str = "fitting") -> Iterator[Bar]:
+    """Nothing off a terminal."""
     console = errors()
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[gap]}"), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
-        task = progress.add_task(name, total=1.0, gap="")
+        task = progress.add_task(name, total=1.0, told="")
         first: list[float] = []
+        searching = False
 
         def show(record: Record) -> None:
+            if searching:
+                return
             first.append(record.relative_gap)
             progress.update(
                 task,
                 completed=fraction_done(first[0], record.relative_gap, tol),
-                gap=f"step {record.step}, relative gap {record.relative_gap:.1e} → {tol:g}",
+                told=f"step {record.step}, relative gap {record.relative_gap:.1e} → {tol:g}",
             )
 
-        yield show
+        def count(done: float, what: str) -> None:
+            nonlocal searching
+            searching = done < 1.0
+            first.clear()
+            progress.update(task, completed=done if searching else 0.0, told=what)
+
+        yield Bar(show, count)
 
 
 def fraction_done(first: float, now: float, tol: float) -> float:

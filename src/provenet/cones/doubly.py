@@ -47,7 +47,7 @@ def _facets(cones: Table) -> Tensor:
     index = None if cones.recall is None else cones.recall.note(_FOUND)
     if index is None or bool((index == 0).all(1).any()):
         index = _met_first(cones)
-        if cones.recall is not None:
+        if cones.recall is not None and not deadline.over():
             cones.recall.write(_FOUND, index)
     return index[:, : max(int((index > 0).sum(1).max()), 1)]
 
@@ -78,6 +78,8 @@ def _walk(K: Tensor, inside: Tensor, generator: torch.Generator) -> Tensor:
     p, met = K.shape[1], torch.zeros_like(K[:, 0])
     at = inside.expand(_WALKERS * p, p)
     for _ in range(_WALKS):
+        if deadline.over():  # any facets do
+            break
         room = (at @ K.T).clamp_min(1e-300)
         way = torch.randn(at.shape, generator=generator, device=generator.device).to(at) * torch.linalg.vector_norm(
             at, dim=1, keepdim=True

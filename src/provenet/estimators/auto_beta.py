@@ -25,7 +25,7 @@ _FEW, _DRAWS = 250, 2  # fewer samples are divided into folds twice: what a thir
 STEPS = (60, 25)  # of L-BFGS: at the first share, and at each that follows
 # A step that gains less of the objective is the last.  Labels ask for no more; numbers do: at small β steps gain so
 # little that networks would stay where they are, and one β look like another.
-_ENOUGH = {"labels": 1e-4, "numbers": 1e-6}
+ENOUGH = {"labels": 1e-4, "numbers": 1e-6}
 NEURONS = 50
 _FEWEST = 10  # samples, below which there is nothing to leave out
 _WORK = 5e9  # multiply-adds that the trainings may take, a second or two: fewer samples are looked at where it is more
@@ -149,7 +149,7 @@ class _Search:
         learner, judge = (self.trainee.part(torch.from_numpy(np.flatnonzero(own))) for own in (fold != k, fold == k))
         held_out = HeldOut(judge, self.group, labels)
         layers: Layers = begun(learner, self.group, learner.on.p, self.generator)
-        enough = _ENOUGH["labels" if labels else "numbers"]
+        enough = ENOUGH["labels" if labels else "numbers"]
         found = []
         for i, share in enumerate(SHARES):
             layers = descended(learner.at(share * learner.beta), self.group, layers, STEPS[i > 0], enough)

@@ -103,8 +103,9 @@ class ProvenEstimator(Settings, BaseEstimator):
 
     beta_search_: BetaChoice  # where ``beta`` is "auto"
 
-    _watcher: Callback | None = None  # both set for a while by `watched`
+    _watcher: Callback | None = None  # all three set for a while by `watched`
     _speaker: Callable[[str], Any] | None = None
+    _counter: Callable[[float, str], Any] | None = None
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None, mask: Any = None) -> Any:
         """Train on X, samples (n, d), tokens (n, s, d) or images (n, channels, …) by block, and y.

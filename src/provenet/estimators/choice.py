@@ -101,15 +101,17 @@ def results(betas: Scores, scores: Scores, gaps: Scores, tol: float) -> dict[str
 
 
 class Candidate(NamedTuple):
-    """One kind of network that was tried: β and the scores (folds, betas) there."""
+    """One kind of network that was tried: β and the scores (folds, betas) there.  ``less``: by how much networks of
+    this kind scored less, where they were solved, than those that stood for them in ``scores``."""
 
     activation: str
     gates: Any
     betas: Scores
     scores: Scores
+    less: float = 0.0
 
     @property
     def score(self) -> float:
         """Of its best β; without any that all folds have scored it is the last to be taken."""
         means = mean_scores(self.scores)[0]
-        return -np.inf if np.isnan(means).all() else float(np.nanmax(means))
+        return -np.inf if np.isnan(means).all() else float(np.nanmax(means)) - self.less

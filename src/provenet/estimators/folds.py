@@ -44,7 +44,7 @@ class Fold:
     def alone(self) -> Fold:
         """For another process, where nobody listens."""
         model = copy.copy(self.model)
-        for listener in ("_watcher", "_speaker"):
+        for listener in ("_watcher", "_speaker", "_counter"):
             vars(model).pop(listener, None)
         model.verbose = 0
         return replace(self, model=model)

@@ -9,7 +9,7 @@ from provenet.estimators.base import TrainingData
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 
 AUTO = "auto"
-_OUTPUTS = 6  # of ReLU networks that are proven in seconds
+_OUTPUTS = 6  # of ReLU networks that are proven in seconds, and of others that are solved on all folds
 
 
 def kinds_to_try(model: Any, data: TrainingData) -> list[tuple[str, Any]]:
@@ -23,9 +23,20 @@ def _usual(model: Any, data: TrainingData) -> list[str]:
     """On a table linear networks, and ReLU, where outputs are few enough for a proof in seconds, or gated ReLU.  On
     other samples, and with gates, norms or a method of one's own, gated ReLU alone."""
     own = not _is_auto(model.gates) or model._wanted().name != AUTO or tuple(model.penalty) != WEIGHT_DECAY
-    if own or not _is_auto(model.solver) or not isinstance(model._make_block(), MLP) or data.X.ndim != 2:
+    if own or not _is_auto(model.solver) or not _is_table(model, data):
         return ["gated_relu"]
     return ["linear", "relu" if data.targets.shape[-1] <= _OUTPUTS else "gated_relu"]
+
+
+def many_outputs(model: Any, data: TrainingData) -> bool:
+    """Whether networks of the folds have so many outputs, on a table, that they are trained; gated ones only where
+    gates are to be units of trained networks."""
+    trained = model.activation == "linear" or model._wanted().name in (AUTO, "trained")
+    return trained and _is_table(model, data) and data.targets.shape[-1] > _OUTPUTS
+
+
+def _is_table(model: Any, data: TrainingData) -> bool:
+    return isinstance(model._make_block(), MLP) and data.X.ndim == 2
 
 
 def _is_auto(setting: Any) -> bool:

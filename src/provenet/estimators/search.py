@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, NamedTuple
@@ -22,10 +23,11 @@ from provenet.estimators.beta import USUAL, Beta, parse_beta
 from provenet.estimators.budget import Budget
 from provenet.estimators.choice import Candidate, check_rule, chosen, results, seen_enough
 from provenet.estimators.folds import Fold, Next, followed
-from provenet.estimators.kinds import kinds_to_try
+from provenet.estimators.kinds import kinds_to_try, many_outputs
 from provenet.estimators.settings import ManyBetas
+from provenet.estimators.stand_ins import Tried, checked
 from provenet.estimators.together import refuse_together
-from provenet.estimators.trained_folds import roughly_relu, trained_scores
+from provenet.estimators.trained_folds import roughly, trained_scores
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.problem import Problem
 from provenet.solvers import Solution, Status
@@ -40,8 +42,8 @@ class BetaSearch(ManyBetas):
 
     From the largest β down, each is tried on all folds, and on all the data, before the next: each part begins where it
     stood.  They are solved to ``cv_tol`` only, which bounds how far each objective is from its least; the network of
-    the chosen β then goes on to ``tol``.  ReLU networks of the folds are trained, not solved (`trained_folds`), unless
-    a ``cv_tol`` is asked for, and only the one that is kept is solved.
+    the chosen β then goes on to ``tol``.  ReLU networks of the folds, and any with more than six outputs, are trained,
+    not solved (`trained_folds`), unless a ``cv_tol`` is asked for, and only the one that is kept is solved.
 
     Losses are sums over samples, so a fold that holds a share s of the total weight is trained at s·β: loss and penalty
     then trade off as they do on all the data, and ``betas_`` and ``beta_`` are in units of all the data.  Where
@@ -62,13 +64,14 @@ class BetaSearch(ManyBetas):
         """One search after the other, where there are several choices; Ctrl-C ends them with those that are done."""
         refuse_together("betas", "Choose beta on some rows in one process, and fit all with ProvenClassifier(beta=…).")
         check_rule(self.rule)
-        tried: list[tuple[Candidate, Any, int]] = []
+        tried: list[Tried] = []
         budget, choices = Budget(self.max_seconds), kinds_to_try(self, data)
         for k, (activation, gates) in enumerate(choices):
             model = copy.copy(self)
             model.activation, model.gates = activation, gates
+            model._counter = self._counts(k, len(choices), activation)
             own = budget.left(len(choices) - k)
-            look = model._train_folds if model._trains_folds() else model._search
+            look = model._train_folds if model._trains_folds(data) else model._search
             try:
                 best, interrupted = look(data, Budget(None if own is None else _SEARCH * own))
             except KeyboardInterrupt:
@@ -80,10 +83,13 @@ class BetaSearch(ManyBetas):
             tried.append((Candidate(activation, gates, model.betas_, model.cv_scores_), model, best))
             if interrupted:
                 break
+        if not interrupted:
+            tried = checked(tried, data, max(float(self.tol), self._coarse()), budget)
         self.candidates_ = [candidate for candidate, _, _ in tried]
         kept, model, best = max(tried, key=lambda each: each[0].score)
-        self.activation_, self.gates_, self.betas_, self.cv_scores_ = kept
+        self.activation_, self.gates_, self.betas_, self.cv_scores_, _ = kept
         self.beta_, self.path_, self.cv_results_ = float(self.betas_[best]), model.path_, model.cv_results_
+        self._count(1.0, "the network that is kept")
         if not self.path_:  # nothing but folds was looked at
             self.path_, best = [model._alone(data, self.beta_, budget)], 0
         elif not interrupted:
@@ -91,6 +97,14 @@ class BetaSearch(ManyBetas):
         if self.whiten:
             self.whitening_ = model.whitening_
         return self.path_[best]
+
+    def _counts(self: Any, k: int, of: int, activation: str) -> Callable[[float, str], None]:
+        """The counter of the search of one kind of ``of``, the k-th."""
+        return lambda done, what: self._count((k + done) / of, f"{activation}, {what}")
+
+    def _count(self: Any, done: float, what: str) -> None:
+        if self._counter is not None:
+            self._counter(done, what)
 
     def _alone(self: Any, data: TrainingData, beta: float, budget: Budget) -> Solution:
         """All the data at this β, with gates found for it."""
@@ -119,22 +133,24 @@ class BetaSearch(ManyBetas):
             )
         return False
 
-    def _trains_folds(self: Any) -> bool:
+    def _trains_folds(self: Any, data: TrainingData) -> bool:
         """Whether networks of the folds are trained, not solved: only with weight decay."""
-        return self.activation == "relu" and self.cv_tol == "auto" and tuple(self.penalty) == WEIGHT_DECAY
+        if self.cv_tol != "auto" or tuple(self.penalty) != WEIGHT_DECAY:
+            return False
+        return self.activation == "relu" or many_outputs(self, data)
 
     def _train_folds(self: Any, data: TrainingData, budget: Budget) -> tuple[int, bool]:
         """As `_search`, by networks that are trained on the folds, one fold after the other; Ctrl-C leaves nothing."""
         self.path_, seed, splits = [], self._seed(), self._splits(data)
         self._fit_whitening(data)
         with budget.within():
-            grid = self._grid(roughly_relu(self, data, seed))
+            grid = self._grid(roughly(self, data, seed))
         folds = [Fold.of(self, data, *split).alone() for split in splits]
         if self.n_jobs in (None, 1):
-            left = range(len(folds), 0, -1)
-            scores = [
-                trained_scores(fold, data, grid, seed, budget.left(k)) for fold, k in zip(folds, left, strict=True)
-            ]
+            scores: list[Any] = []
+            for k, fold in enumerate(folds):
+                self._count(k / len(folds), f"fold {k + 1} of {len(folds)}")
+                scores.append(trained_scores(fold, data, grid, seed, budget.left(len(folds) - k)))
         else:
             calls = (delayed(trained_scores)(fold, data, grid, seed, budget.left()) for fold in folds)
             scores = Parallel(n_jobs=self.n_jobs)(calls)
@@ -145,7 +161,8 @@ class BetaSearch(ManyBetas):
         self._tell(len(grid), 0, np.nan, "by max_seconds" if ended else None)
         if self.verbose:
             known = f"score {np.nanmax(self.cv_results_['mean_test_score']):.4f}" if not ended else "ended"
-            print(f"relu networks trained at {len(grid)} values on {len(folds)} folds  {known} at {grid[best]:.3e}")
+            told = f"{self.activation} networks trained at {len(grid)} values on {len(folds)} folds"
+            print(f"{told}  {known} at {grid[best]:.3e}")
         return best, False
 
     def _splits(self: Any, data: TrainingData) -> list[Any]:
@@ -160,9 +177,11 @@ class BetaSearch(ManyBetas):
         self._say_memory(problem)
         grid = self._grid(problem)
         parts = [Fold(copy.copy(self), problem=problem), *(Fold.of(self, data, *split) for split in splits)]
-        self.path_, scores, gaps, short, interrupted = [], [], [], 0, False
+        scores: list[list[float]] = []
+        self.path_, gaps, short, interrupted = [], [], 0, False
         for beta in grid:
             began = time.perf_counter()
+            self._count(len(scores) / len(grid), f"beta {len(scores) + 1} of {len(grid)}")
             steps, interrupted = self._round(parts, asked, beta, budget)
             if not steps or (self.path_ and steps[0].solution.status in (Status.INTERRUPTED, Status.TIME_LIMIT)):
                 break  # cut short, and there are others that were finished

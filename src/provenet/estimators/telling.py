@@ -34,11 +34,19 @@ def print_record(record: Record) -> None:
 
 
 @contextmanager
-def watched(estimator: Any, watcher: Callable[..., Any], speaker: Callable[[str], Any] | None = None) -> Iterator[None]:
+def watched(
+    estimator: Any,
+    watcher: Callable[..., Any],
+    speaker: Callable[[str], Any] | None = None,
+    counter: Callable[[float, str], Any] | None = None,
+) -> Iterator[None]:
     """While this lasts, fits of the estimator tell ``watcher`` how they go: of each look at the gap, where a true
-    answer stops them, or of each epoch of a deep network; and ``speaker``, in words, what they will take."""
-    estimator._watcher, estimator._speaker = watcher, speaker
+    answer stops them, or of each epoch of a deep network; ``speaker``, in words, what they will take; and searches
+    ``counter`` how much of the search is done, at most, and what comes next."""
+    listeners = {"_watcher": watcher, "_speaker": speaker, "_counter": counter}
+    vars(estimator).update(listeners)
     try:
         yield
     finally:
-        del estimator._watcher, estimator._speaker
+        for name in listeners:
+            delattr(estimator, name)

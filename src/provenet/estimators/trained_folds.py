@@ -1,7 +1,7 @@
-"""Folds whose ReLU networks are trained for moments, without proof: they are to choose β, no more.
+"""Folds whose networks are trained for moments, without proof: they are to choose β, no more.
 
-To prove a ReLU network takes longer than to train it, and five folds at eight β are forty of them.  What is kept in the
-end is proven whatever chose its β.
+To prove a ReLU network takes longer than to train it, and five folds at eight β are forty of them; with many outputs so
+does any other.  What is kept in the end is proven whatever chose its β.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.base import is_classifier
 
 from provenet import deadline
-from provenet.estimators.auto_beta import NEURONS, STEPS
+from provenet.estimators.auto_beta import ENOUGH, NEURONS, STEPS
 from provenet.estimators.base import TrainingData
 from provenet.estimators.folds import Fold, score_of
+from provenet.estimators.kinds import many_outputs
 from provenet.formulation.trainee import BlockTrainee
 from provenet.gates.training import begun, descended
 from provenet.problem import Problem
@@ -33,16 +35,19 @@ def trained_scores(
     own = data.rows(fold.train)
     with deadline.within(seconds):
         model._fit_whitening(own)
-        problem = roughly_relu(model, own, seed)
-        trainee = BlockTrainee(problem.on_data, problem.program.loss, problem.program.beta, problem.units).merged()
+        problem = roughly(model, own, seed)
+        told = problem.on_data, problem.program.loss, problem.program.beta, problem.units
+        trainee = BlockTrainee(*told, relu=model.activation != "linear").merged()
         count = min(model._wanted().count or NEURONS, NEURONS)
         group = torch.arange(len(trainee.on.groups)).repeat_interleave(count)
         layers = begun(trainee, group, trainee.on.p, np.random.default_rng(seed))
-        # a ReLU network has no gates of its own, but each neuron its group: any gate of that group says which
+        rough = is_classifier(model) and many_outputs(model, data)  # the more outputs, the longer a training takes
+        enough = ENOUGH["labels" if rough else "numbers"]
+        # such a network has no gates of its own, but each neuron its group: any gate of that group says which
         gate = torch.searchsorted(problem.gates.own, group)
         for k, beta in enumerate(betas):
             at = trainee.at(problem.units.normalised_beta(beta * fold.share))
-            layers = descended(at, group, layers, STEPS[k > 0])
+            layers = descended(at, group, layers, STEPS[k > 0], enough)
             if deadline.over():
                 break
             network = problem.network(Factors(layers.first, layers.second, gate))
@@ -50,8 +55,9 @@ def trained_scores(
     return scores
 
 
-def roughly_relu(model: Any, data: TrainingData, seed: int) -> Problem:
-    """The problem of ReLU networks, with few gates: for its data, its units and its β_max, which is that of gated ReLU
-    with these gates."""
+def roughly(model: Any, data: TrainingData, seed: int) -> Problem:
+    """The problem of linear or ReLU networks, these with few gates: for its data, its units and its β_max, which is
+    that of gated ReLU with these gates.  A ReLU network stands for a gated one behind its units, too."""
     problem: Problem = model._roughly(model._statement(1.0), data, model._wanted(), seed)
-    return replace(problem, statement=replace(problem.statement, activation="relu"))
+    kind = "linear" if model.activation == "linear" else "relu"
+    return replace(problem, statement=replace(problem.statement, activation=kind))

@@ -160,6 +160,7 @@ def _statement(record: dict[str, Any]) -> Statement:
         loss_settings=take(record, "loss_settings", dict),
         penalty=_penalty(record),
         complete=take({"complete": False} | record, "complete", bool),
+        beyond_gates=take({"beyond_gates": False} | record, "beyond_gates", bool),
         free_intercept=take({"free_intercept": False} | record, "free_intercept", bool),
         sampler=take({"sampler": "given"} | record, "sampler", str),
     )

@@ -80,6 +80,7 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
                 self.certify,
                 patient=not self.early_stopping,
                 max_seconds=self.max_seconds,
+                finish=self.finish,
             )
             stages = growth.run(checkpoint, self._tell)
         self._keep(stages)
@@ -127,6 +128,7 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
             "early_stopping": self.early_stopping,
             "tol": self.tol,
             "max_seconds": self.max_seconds,
+            "finish": self.finish,
             "cache": budget,
             "seed": seed,
             "samples": {"shape": list(X.shape), "digest": digest_of_samples(Held(X).parts())},

@@ -60,11 +60,34 @@ def posed(at: Callable[[float], Statement], layer: Layer, inputs: Inputs, target
     return problem.with_beta(layer.decay.of(problem))
 
 
-def solved(problem: Problem, rank: int, limits: Limits, tell: Callable[[Record], None] | None) -> Solved:
+def finished(
+    network: TwoLayer, statement: Statement, inputs: Inputs, targets: Tensor, rank: int, limits: Limits
+) -> Solved:
+    """A gated network that was trained in batches, trained on by L-BFGS on all samples, behind its own gates."""
+    assert network.gates is not None
+    gates, group = network.gates.to(torch.float64), dict(network.named_buffers()).get("group")
+    if group is None:
+        vectors, own = torch.unique(gates, dim=0), None
+    else:
+        both = torch.unique(torch.cat([group[:, None].to(gates), gates], 1), dim=0)
+        vectors, own = both[:, 1:], both[:, 0].long()
+    samples = torch.cat(list(inputs.parts())).to(torch.float64)
+    problem = pose(statement, samples, targets, vectors, gate_group=own)
+    return solved(problem, rank, limits, None, "lbfgs", network)
+
+
+def solved(
+    problem: Problem,
+    rank: int,
+    limits: Limits,
+    tell: Callable[[Record], None] | None,
+    method: str = "auto",
+    start: TwoLayer | None = None,
+) -> Solved:
     """The best network, its weights rounded to float32 and certified so; of every gate its ``rank`` strongest neurons
     are passed on."""
     seconds, began = limits.max_seconds, time.perf_counter()
-    solution = solve_quietly(problem, "auto", limits, callback=tell)
+    solution = solve_quietly(problem, method, limits, start, callback=tell)
     factors = solution.factors
     network = problem.network(factors).float()
     assert isinstance(network, TwoLayer)

@@ -11,20 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from provenet.layerwise.augment import Augmented
 from provenet.layerwise.checkpoint import Checkpoint
-from provenet.layerwise.exact import Solved, is_small, posed, solved
 from provenet.layerwise.inputs import Inputs, Made, Store
 from provenet.layerwise.layer import Layer
-from provenet.layerwise.minibatch import Minibatches, Score
+from provenet.layerwise.minibatch import Score
 from provenet.layerwise.presets import Recipe
 from provenet.layerwise.progress import Event, Watcher
-from provenet.layerwise.proof import stage_certificate
 from provenet.layerwise.shapes import blank_network
-from provenet.layerwise.stage import UNASKED, TrainedStage, digest_of, digest_of_samples
+from provenet.layerwise.stage import TrainedStage, digest_of, digest_of_samples
+from provenet.layerwise.work import Trained, Work
 from provenet.nn import Stage
 from provenet.nn.normalise import Moments
-from provenet.solvers import Limits, Record
 from provenet.statement import Statement
 
 _LOOK = 10_000  # samples that moments and training scores are taken of
@@ -49,7 +46,8 @@ class Growth:
     """What a deep network is grown from.  layers: with nothing left open.
 
     statement: (layer, β) → what its stage minimises.  tol: the relative gap asked for; certify: whether gaps are
-    computed.  patient: go on though a stage does not help on the samples set aside.
+    computed.  patient: go on though a stage does not help on the samples set aside.  finish: so many steps of L-BFGS on
+    all samples after batches, kept unless they hurt there.
     """
 
     layers: tuple[Layer, ...]
@@ -64,6 +62,7 @@ class Growth:
     certify: bool = True
     patient: bool = False
     max_seconds: float | None = None
+    finish: int = 0
 
     def run(self, checkpoint: Checkpoint | None = None, tell: Watcher | None = None) -> list[TrainedStage]:
         """All stages; fewer where one does not help, or where Ctrl-C asks for what there is."""
@@ -103,7 +102,7 @@ class Growth:
         frame = self._frame(layer, rows) if known is None else known.module
         seen = self.store.kept(Made(rows, frame, passed=False), f"stage-{number}")
         try:
-            work = _Work(self, number, layer, frame, seen, tuple(stage.module for stage in below))
+            work = Work(self, number, layer, frame, seen, tuple(stage.module for stage in below))
             report = partial(_report, tell, number, len(self.layers))
             stage = known or self._trained(work, rows, aside, checkpoint, report)
             if checkpoint is not None and known is None and stage.complete:
@@ -122,36 +121,45 @@ class Growth:
 
     def _trained(
         self,
-        work: _Work,
+        work: Work,
         rows: Inputs,
         aside: Inputs | None,
         checkpoint: Checkpoint | None,
         report: Callable[..., None],
     ) -> TrainedStage:
         began, cpu = time.perf_counter(), time.process_time()
-        trained, frame, seen = work.trained(checkpoint, report), work.frame, work.seen
-        scored = seen.some(_LOOK)
+        trained = work.trained(checkpoint, report)
+        stage = self._judged(trained, work, rows, aside)
+        if self.finish and stage.complete and stage.engine == "minibatch":
+            report("finishing", 1.0, trained.seconds, trained.epochs, trained.epochs, score=stage.score)
+            more = self._judged(work.finished(trained, self.finish), work, rows, aside)
+            stage = stage if _worse(more, stage) else more
+        seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+        return replace(stage, seconds=max(stage.seconds, seconds), cpu=max(stage.cpu, cpu))
+
+    def _judged(self, trained: Trained, work: Work, rows: Inputs, aside: Inputs | None) -> TrainedStage:
+        """With its scores."""
+        scored = work.seen.some(_LOOK)
         said = replace(self.training, targets=self._targets_of(scored))
         held_out = None
         if self.validation is not None and aside is not None:
-            held_out = self.validation.score(trained.stage, Made(aside, frame, passed=False), self.score)
-        network = trained.stage.network
+            held_out = self.validation.score(trained.stage, Made(aside, work.frame, passed=False), self.score)
         kept = trained.stage.kept_neurons
         return TrainedStage(
             module=trained.stage,
             certificate=trained.certificate,
-            below=digest_of(work.below, frame),
-            inputs=digest_of_samples(seen.parts()),
+            below=digest_of(work.below, work.frame),
+            inputs=digest_of_samples(work.seen.parts()),
             engine=trained.engine,
             score=said.score(trained.stage, scored, self.score),
             validation=held_out,
-            filters=len(network.first) if kept is None else len(kept),
+            filters=len(trained.stage.network.first) if kept is None else len(kept),
             shape=tuple(Made(rows, trained.stage, passed=True).shape),
             epochs=trained.epochs,
-            seconds=max(trained.seconds, time.perf_counter() - began),
+            seconds=trained.seconds,
             reason=trained.reason,
             complete=trained.complete,
-            cpu=max(trained.cpu, time.process_time() - cpu),
+            cpu=trained.cpu,
         )
 
     def _targets_of(self, scored: Inputs) -> Tensor:
@@ -168,102 +176,6 @@ class Growth:
                 moments.add(part)
             stage.normalise = moments.normalise()
         return stage
-
-
-@dataclass(frozen=True)
-class _Trained:
-    stage: Stage
-    certificate: Any
-    engine: str
-    epochs: int
-    reason: str = ""
-    complete: bool = True
-    seconds: float = 0.0  # of all runs that had a part in it, and of processors:
-    cpu: float = 0.0
-
-
-@dataclass(frozen=True)
-class _Work:
-    """One stage's training, by either engine, and its proof.  frame: how its inputs are prepared."""
-
-    growth: Growth
-    number: int
-    layer: Layer
-    frame: Stage
-    seen: Inputs
-    below: tuple[Stage, ...]
-
-    def trained(self, checkpoint: Checkpoint | None, report: Callable[..., None]) -> _Trained:
-        outputs = self.growth.training.targets.shape[-1]
-        engine = self.layer.engine
-        small = engine == "auto" and not self.growth.recipe.augment and is_small(self.layer, self.seen, outputs)
-        return self._solved(report) if engine == "solve" or small else self._in_batches(checkpoint, report)
-
-    @property
-    def seed(self) -> int:
-        return self.growth.seed + 1000 * self.number
-
-    def _solved(self, report: Callable[..., None]) -> _Trained:
-        growth, layer = self.growth, self.layer
-        began = time.perf_counter()
-        problem = posed(partial(growth.statement, layer), layer, self.seen, growth.training.targets, self.seed)
-
-        def tell(record: Record) -> None:
-            report("solving", 0.0, time.perf_counter() - began, gap=record.relative_gap)
-
-        assert layer.rank is not None
-        left = None if growth.max_seconds is None else max(growth.max_seconds - (time.perf_counter() - began), 1e-3)
-        found: Solved = solved(problem, layer.rank, Limits(growth.tol, max_seconds=left), tell)
-        kept = found.kept if layer.passes == "features" else None
-        return _Trained(self._with(found.network, kept), found.certificate, "solve", 0)
-
-    def _in_batches(self, checkpoint: Checkpoint | None, report: Callable[..., None]) -> _Trained:
-        growth, layer = self.growth, self.layer
-        images = None
-        if growth.recipe.augment:
-            images = Augmented(growth.training.inputs, growth.recipe.augment, self.below, self.frame)
-        minibatches = Minibatches(
-            layer, growth.recipe, self.statement, self.seen, growth.training.targets, growth.score, self.seed, images
-        )
-        before = None if checkpoint is None else checkpoint.training(self.number, self.frame)
-        at = before or minibatches.start()
-        try:
-            for at in minibatches.run(at):  # noqa: B020 — where it stands is where it goes on
-                if checkpoint is not None:
-                    checkpoint.keep_training(self.number, self._with(at.network, None), at)
-                done = at.epoch / minibatches.epochs
-                report("training", done, at.seconds, at.epoch, minibatches.epochs, at.loss, at.score)
-        except KeyboardInterrupt:
-            if at.epoch == 0:
-                raise
-            reason = f"training was interrupted in epoch {at.epoch + 1} of {minibatches.epochs}"
-            network = minibatches.gated(at.network)
-            return _Trained(self._with(network, None), None, "minibatch", at.epoch, reason, False)
-        stage = self._with(at.network, None)
-        return _Trained(stage, None, "minibatch", at.epoch, UNASKED, seconds=at.seconds, cpu=at.cpu)
-
-    def proven(self, stage: TrainedStage, report: Callable[..., None]) -> TrainedStage:
-        """With the certificate of a stage that was trained in batches, or why there is none."""
-        began, cpu = time.perf_counter(), time.process_time()
-        report("proving", 1.0, stage.seconds, stage.epochs, stage.epochs, score=stage.score)
-        targets = self.growth.training.targets
-        network = stage.module.network
-        certificate, reason = stage_certificate(network, self.statement, self.seen, targets, self.growth.tol)
-        seconds, cpu = stage.seconds + time.perf_counter() - began, stage.cpu + time.process_time() - cpu
-        return replace(stage, certificate=certificate, reason=reason, seconds=seconds, cpu=cpu)
-
-    @property
-    def statement(self) -> Statement:
-        """What training in batches minimises, with β of the sum over samples."""
-        return self.growth.statement(self.layer, self.layer.decay.summed(self.seen.n, _no_beta_max))
-
-    def _with(self, network: Any, kept: Tensor | None) -> Stage:
-        frame = self.frame
-        return Stage(network, passes=frame.passes, downsample=frame.downsample, normalise=frame.normalise, kept=kept)
-
-
-def _no_beta_max() -> float:
-    raise ValueError("beta: a share of beta_max needs a stage that is posed as a whole; give '1e-4mean', say.")
 
 
 def _worse(stage: TrainedStage, before: TrainedStage) -> bool:

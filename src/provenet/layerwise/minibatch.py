@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from provenet.layerwise.augment import Augmented
-from provenet.layerwise.inputs import Inputs
+from provenet.layerwise.inputs import Inputs, together
 from provenet.layerwise.layer import Layer
-from provenet.layerwise.optimise import OPTIMISERS, Optimiser
+from provenet.layerwise.optimise import OPTIMISERS, Optimiser, in_coordinates, root_of
 from provenet.layerwise.presets import Recipe
-from provenet.layerwise.start import balance, fresh_network, with_gates
+from provenet.layerwise.start import balance, fresh_start, with_gates
 from provenet.nn import TwoLayer
 from provenet.statement import Statement
 
@@ -43,6 +43,7 @@ class Training:
 class Minibatches:
     """statement: with β of the sum over samples.  inputs: what the block sees.  targets: (n, …, c).  images: those of
     the first stage, where they are changed anew each epoch, and go through all stages below; None: inputs as they are.
+    ridge: of whitening; None: there is none.
     """
 
     layer: Layer
@@ -53,6 +54,7 @@ class Minibatches:
     score: Score
     seed: int
     images: Augmented | None = None
+    ridge: float | None = None
 
     @property
     def epochs(self) -> int:
@@ -64,10 +66,13 @@ class Minibatches:
         """The epoch before which a ReLU network's first layer becomes the gates; None: they are there already."""
         if self.layer.activation != "gated_relu" or self.layer.gates != "trained":
             return None
-        return min(self.epochs, max(1, round(self.recipe.gate_share * self.epochs)))
+        assert self.layer.rank is not None
+        return min(self.epochs, max(1, round(self.recipe.gate_share / self.layer.rank * self.epochs)))
 
     def start(self) -> Training:
-        return Training(fresh_network(self.layer, self.inputs, self.targets.shape[-1], self.seed))
+        outputs = self.targets.shape[-1]
+        begun = fresh_start(self.layer, self.inputs, outputs, self.seed, self.ridge, self.recipe.batch)
+        return Training(begun.network, optimiser=_state(begun.network, begun.root))
 
     def run(self, at: Training) -> Iterator[Training]:
         """Where the training stands after each epoch from there on; the same whether or not it was interrupted."""
@@ -76,7 +81,7 @@ class Minibatches:
         for epoch in range(at.epoch, self.epochs):
             if epoch == self.switch:
                 network = self.gated(network)
-                optimiser = self._optimiser(network, {})
+                optimiser = self._optimiser(network, _state(network, root_of(optimiser.state)))
             loss, score = self._epoch(network, optimiser, epoch)
             if not np.isfinite(loss):
                 raise ValueError(
@@ -108,12 +113,22 @@ class Minibatches:
             rows = order[number * size : (number + 1) * size]
             rate = self.recipe.rate_at(self.layer.rate, epoch * each + number, each * self.epochs, each)
             target = self.targets[torch.from_numpy(rows)].float()
-            outputs = network(self._seen(rows, epoch, number))
-            loss = self.statement.make_loss(target, None).value(outputs) / len(rows)
-            (loss + decay * network.penalty()).backward()
+            loss, outputs = self._gradient(network, self._seen(rows, epoch, number), target, decay)
             optimiser.step(rate)
-            total += len(rows) * np.array([float(loss.detach()), self.score(outputs.detach(), target)])
+            total += np.array([loss, len(rows) * self.score(outputs, target)])
         return float(total[0]) / n, float(total[1]) / n
+
+    def _gradient(self, network: TwoLayer, x: Tensor, target: Tensor, decay: float) -> tuple[float, Tensor]:
+        """Adds up the gradient of a batch's mean loss, and of the penalty: (sum of losses, outputs)."""
+        size, total, said = together(network, x), 0.0, []
+        (decay * network.penalty()).backward()
+        for part, wanted in zip(x.split(size), target.split(size), strict=True):
+            outputs = network(part)
+            loss = self.statement.make_loss(wanted, None).value(outputs)
+            (loss / len(x)).backward()
+            total += float(loss.detach())
+            said.append(outputs.detach())
+        return total, torch.cat(said)
 
     def _seen(self, rows: Any, epoch: int, number: int) -> Tensor:
         if self.images is None:
@@ -122,3 +137,8 @@ class Minibatches:
 
     def _optimiser(self, network: TwoLayer, state: dict[str, Tensor]) -> Optimiser:
         return OPTIMISERS[self.recipe.optimiser]([network.first, network.second], state)
+
+
+def _state(network: TwoLayer, root: Tensor | None) -> dict[str, Tensor]:
+    """That of an optimiser before its first step."""
+    return {} if root is None else in_coordinates(network.first.detach(), root)

@@ -8,9 +8,14 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+_ROOT, _INNER = "root", "inner"
+
 
 class Optimiser(ABC):
-    """``state``: tensors by name, of which a run that resumes makes the same steps.  Weight decay is in the loss."""
+    """``state``: tensors by name, of which a run that resumes makes the same steps.  Weight decay is in the loss.
+
+    A weight W (N, p) with a root R (p, p) in the state is stepped in other coordinates, W = W̃R (`in_coordinates`).
+    """
 
     def __init__(self, weights: Sequence[Tensor], state: dict[str, Tensor]):
         self.weights, self.state = list(weights), dict(state)
@@ -20,7 +25,13 @@ class Optimiser(ABC):
         """Along the weights' gradients, which are used up."""
         for place, weight in enumerate(self.weights):
             assert weight.grad is not None
-            weight -= rate * self.direction(str(place), weight.grad, weight)
+            root = self.state.get(f"{place}.{_ROOT}")
+            if root is None:
+                weight -= rate * self.direction(str(place), weight.grad, weight)
+            else:
+                inner = self.state[f"{place}.{_INNER}"]
+                inner -= rate * self.direction(str(place), weight.grad @ root, inner)
+                torch.matmul(inner, root, out=weight)
             weight.grad = None
 
     @abstractmethod
@@ -30,6 +41,18 @@ class Optimiser(ABC):
         if name not in self.state:
             self.state[name] = torch.zeros_like(like)
         return self.state[name]
+
+
+@torch.no_grad()
+def in_coordinates(weight: Tensor, root: Tensor, place: int = 0) -> dict[str, Tensor]:
+    """The state in which a weight begins to be stepped in coordinates W̃ = WR⁻¹; R symmetric and regular."""
+    inner = torch.linalg.solve(root.to(torch.float64), weight.T.to(torch.float64)).T
+    return {f"{place}.{_ROOT}": root, f"{place}.{_INNER}": inner.to(weight.dtype).contiguous()}
+
+
+def root_of(state: dict[str, Tensor], place: int = 0) -> Tensor | None:
+    """The root that a state has for a weight."""
+    return state.get(f"{place}.{_ROOT}")
 
 
 class SGD(Optimiser):

@@ -19,7 +19,11 @@ class Recipe:
     optimiser: "sgd", with momentum 0.9, or "adam".  schedule: "steps", rate × ``decay`` every ``every`` epochs; or
     "one_cycle", up to the rate during the first ``warm_up`` of all steps and down along a cosine.  least_steps: of a
     stage, by more epochs where samples are few.  gate_share: of the epochs that a stage with trained gates is a ReLU
-    network.  augment: "flip" (left to right), "crop" (shifts by up to an eighth), both or none.
+    network; divided by the rank m, since the m neurons behind a gate begin alike and need time to part.  whiten: the
+    first layer begins as patches of the stage's inputs, and is stepped in coordinates in which these are white but for
+    such a share of their mean variance (`provenet.layerwise.whitening`); none: Gaussian, and steps on the weights
+    themselves.  rates and whiten: of the first stage, of the second, …, and the last number of all that follow.
+    augment: "flip" (left to right), "crop" (shifts by up to an eighth), both or none.
     """
 
     name: str
@@ -27,7 +31,7 @@ class Recipe:
     schedule: str
     epochs: int
     batch: int
-    rate: float
+    rates: tuple[float, ...]
     beta: str
     n_gates: int
     rank: int
@@ -37,7 +41,8 @@ class Recipe:
     decay: float = 0.2
     every: int = 15
     warm_up: float = 0.2
-    gate_share: float = 0.35
+    gate_share: float = 1.0
+    whiten: tuple[float, ...] = ()
     augment: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -52,9 +57,13 @@ class Recipe:
             return rate * (0.1 + 0.9 * step / top)
         return rate * (0.001 + 0.999 * 0.5 * (1 + cos(pi * (step - top) / max(1, steps - top))))
 
+    def ridge(self, number: int) -> float | None:
+        """Of the whitening at stage ``number``, from zero on; None: there is none."""
+        return _of_stage(self.whiten, number) if self.whiten else None
+
     def filled(self, layer: Layer, number: int, of: int, n: int) -> Layer:
         """The layer, stage ``number`` of so many, with what it leaves open; of few samples n it has more epochs."""
-        rate = self.rate
+        rate = _of_stage(self.rates, number)
         if self.name == "paper":
             rates = _PAPER_RATES.get(of, (1e-1,))
             rate = rates[number] if number < len(rates) else 1e-2
@@ -71,7 +80,7 @@ PRESETS = {
         schedule="steps",
         epochs=50,
         batch=128,
-        rate=1e-1,
+        rates=(1e-1,),
         beta="5e-4mean",
         n_gates=256,
         rank=1,
@@ -84,13 +93,14 @@ PRESETS = {
         schedule="one_cycle",
         epochs=10,
         batch=128,
-        rate=0.1,
+        rates=(0.15, 0.1, 0.1, 0.05),
         beta="1e-4mean",
         n_gates=128,
         rank=1,
         gates="trained",
         engine="auto",
         least_steps=400,
+        whiten=(1e-2, 1.0),
     ),
 }
 
@@ -111,9 +121,9 @@ def default_layers(preset: Recipe, sample: tuple[int, ...], count: int = 3) -> t
     So it strides where the paper keeps all positions, and pools to cells of 2 × 2 positions, which tell more of where
     things are: on 28 × 28 a 5 × 5 kernel at every second pixel (14 × 14, 7 × 7 cells), then 3 × 3 kernels at every
     second place (7 × 7, 4 × 4 cells), then at all of those; images below 16 × 16 are pooled to 2 × 2.  With 128 gates a
-    sample and epoch cost 4, 43 and 43 MFLOP (gates, neurons and their gradient): of 60,000 samples 40 s an epoch for
-    the later stages and about half of that, bound by memory, for the first; 16 minutes for ten epochs of all three.  A
-    certificate takes 3, 16 and 13 ms a sample of one core, in float64: 2, 8 and 7 minutes on two.
+    sample and epoch cost 3, 29 and 29 MFLOP (neurons and their gradient), and half as much again behind fixed gates;
+    the first stage is bound by memory.  A certificate takes 3, 16 and 13 ms a sample of one core, in float64: 2, 8 and
+    7 minutes on two.
     """
     if len(sample) == 1:
         layers = tuple(Layer(MLP(fit_intercept=True), normalise="standard") for _ in range(count))
@@ -141,9 +151,13 @@ def _of_images(preset: Recipe, side: int, count: int) -> tuple[Layer, ...]:
         stride = 2 if side >= (8 if odd else 24) else 1
         side = (side - 1) // stride + 1
         pool = min(8, (side + 1) // 2) if large else min(2, side)
-        block = CNN(kernel=kernel, stride=stride, padding=kernel // 2, pool=pool)
+        block = CNN(kernel=kernel, stride=stride, padding=kernel // 2, pool=pool, fit_intercept=True)
         layers.append(Layer(block, normalise="standard"))
     return tuple(layers)
+
+
+def _of_stage(values: tuple[float, ...], number: int) -> float:
+    return values[min(number, len(values) - 1)]
 
 
 def _square(s: int) -> bool:

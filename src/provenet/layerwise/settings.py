@@ -37,6 +37,11 @@ class LayerwiseSettings:
     tol: float = setting(1e-3, "the relative gap asked for, stage by stage; a stage that misses it is kept, and said")
     certify: bool = setting(True, "whether stages trained in batches are certified: a few passes in float64")
     max_seconds: float | None = setting(None, "for each stage that is solved as a whole")
+    finish: int = setting(
+        0,
+        "steps of L-BFGS on all samples, behind the gates, after batches: gaps come down. Kept unless the samples set "
+        "aside are predicted worse; needs room for all the stage's inputs in float64",
+    )
     checkpoint: str | PathLike[str] | None = setting(
         None, "a folder in which the run is kept, epoch by epoch, so that it can be resumed"
     )

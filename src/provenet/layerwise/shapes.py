@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from provenet.layerwise.layer import Layer
-from provenet.layerwise.start import module_of
+from provenet.layerwise.modules import module_of
 from provenet.nn import Stage, TwoLayer
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
-from provenet.blocks import Block
 from provenet.layerwise.inputs import Inputs
 from provenet.layerwise.layer import Layer
+from provenet.layerwise.modules import module_of
+from provenet.layerwise.whitening import drawn, rows_of, whitening_root
 from provenet.nn import TwoLayer
 
 _LOOK = 256  # samples that tell how large hidden values are
+_ROWS = 10_000  # of patches, at least, and four times their length, tell how these vary
 _OUTPUT_SIZE = 0.1  # of a fresh stage: small beside what it is to learn
 
 
@@ -20,11 +24,21 @@ def gate_vectors(layer: Layer, p: int, seed: int) -> Tensor:
     return torch.randn(layer.n_gates, p, generator=torch.Generator().manual_seed(seed))
 
 
-def fresh_network(layer: Layer, inputs: Inputs, outputs: int, seed: int) -> TwoLayer:
+@dataclass(frozen=True)
+class Start:
+    """A network of which training begins; root: R (p, p) of `provenet.layerwise.whitening`, where its first layer is
+    to be stepped in white coordinates."""
+
+    network: TwoLayer
+    root: Tensor | None
+
+
+def fresh_start(layer: Layer, inputs: Inputs, outputs: int, seed: int, ridge: float | None, batch: int) -> Start:
     """A module of the layer's block on these inputs, its hidden values of order one, its outputs small, and both layers
     of every neuron of the same length, as they are at an optimum.
 
-    Where gates are to be trained it is a ReLU network as yet, with one neuron for each.
+    Where gates are to be trained it is a ReLU network as yet, with one neuron for each.  ridge: of whitening, which is
+    done where it costs no more than a step on ``batch`` samples; None: it is not.
     """
     assert layer.n_gates is not None
     assert layer.rank is not None
@@ -40,27 +54,25 @@ def fresh_network(layer: Layer, inputs: Inputs, outputs: int, seed: int) -> TwoL
     if layer.activation == "gated_relu" and not relu:
         gates = torch.cat([gate_vectors(layer, p, seed + 1 + b) for b in range(groups)])
         gates = gates.repeat_interleave(layer.rank, 0)
+    root = None
+    each = _rows_a_sample(layer, look[:1], p, q)
+    if ridge is not None and p <= 2 * batch * each:
+        some = inputs.some(max(_LOOK, -(-max(_ROWS, 4 * p) // each)))
+        rows = rows_of(layer, some.rows(slice(0, some.n)), outputs)
+        root = whitening_root(rows, ridge)
+        first = drawn(rows, root, count, generator) @ root
     group = torch.arange(groups).repeat_interleave(count // groups) if groups > 1 else None
     network = module_of(block, first, second, gates, relu, layer.readout, group)
     _size(network, look)
-    return network
+    return Start(network, root)
 
 
-def module_of(
-    block: Block,
-    first: Tensor,
-    second: Tensor,
-    gates: Tensor | None,
-    relu: bool,
-    readout: str,
-    group: Tensor | None = None,
-) -> TwoLayer:
-    """The block's module with these weights."""
-    settings = dict(block.settings()) | ({"readout": readout} if block.tokens else {})
-    if block.groups > 1:
-        settings["group"] = group
-    module: TwoLayer = block.module.from_weights(first, second, gates, relu, **settings)
-    return module
+@torch.no_grad()
+def _rows_a_sample(layer: Layer, one: Tensor, p: int, q: int) -> int:
+    """How many hidden values a neuron has on a sample."""
+    group = torch.zeros(1, dtype=torch.long) if layer.made_block.groups > 1 else None
+    weights = torch.zeros(1, p), torch.zeros(1, q)
+    return module_of(layer.made_block, *weights, None, False, layer.readout, group).features(one).numel()
 
 
 @torch.no_grad()

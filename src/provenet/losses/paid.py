@@ -74,9 +74,11 @@ class Paid(Free):
         return self._plain.admissible(dual)
 
     def conjugate(self, dual: Tensor) -> Tensor:
+        """With ‖1ᵀΘ‖ as large as rounding of the sums allows: where κ is tiny, that is much."""
         pieces = self._flat.pieces(self._rows(dual))
-        total = self.shards.add(part.sum(0) for part in pieces)
-        return self._plain.conjugate(dual) + total.square().sum() / (2 * self.cost)
+        total, sizes, count = self.shards.add(_sums(part) for part in pieces)
+        hidden = (count + 2) * torch.finfo(dual.dtype).eps * sizes
+        return self._plain.conjugate(dual) + (total.abs() + hidden).square().sum() / (2 * self.cost)
 
     def dual_scale(self, dual: Tensor, largest: float) -> float:
         """The best τ by golden section: −L̃*(τΘ) is concave."""
@@ -96,3 +98,9 @@ class Paid(Free):
 
     def dearer(self, ratio: float) -> Paid:
         return Paid(self._given, self.there, self.cost * ratio)
+
+
+def _sums(rows: Tensor) -> Tensor:
+    """Σ rows, Σ |rows| and how many there are, (3, c)."""
+    total = rows.sum(0)
+    return torch.stack([total, rows.abs().sum(0), torch.full_like(total, len(rows))])

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-_STEPS = 8
+_STEPS = 30
+_LONG = 0.5  # ‖δ‖ beyond which a step is shortened
 _SETTLED, _ROUNDED = 1e-16, 1e-15  # of all weights: what Σ w(p − y) is at the end, at best and at worst
 _TOO_GOOD = 1e-4  # of all weights: below it Σ w|p − y| has lost digits to 1 − p
 
@@ -21,7 +22,8 @@ def newton_from(start: Array, newton: Callable[[Array], tuple[Array, Array, floa
     ``newton`` gives that sum and the step, both (c,), and Σ w|p − y|; total: the weight of all samples.  Along a step δ
     the curvature of these losses changes by no more than a factor e^‖δ‖, ‖δ‖ the largest difference of its entries (of
     one entry: its size), so that what is left of the sum after it is about ‖δ‖ times what there was: where that is
-    settled the step is the last, and need not be looked at."""
+    settled the step is the last, and need not be looked at.  A long step is shortened to log(1 + ‖δ‖)/‖δ‖ of it, which
+    by the same factor never ends above where it began."""
     b, before = start, math.inf
     for k in range(_STEPS):
         slope, step, wrong = newton(b)
@@ -32,6 +34,10 @@ def newton_from(start: Array, newton: Callable[[Array], tuple[Array, Array, floa
             return b
         if not size < 0.5 * before:
             return b if size <= _ROUNDED * total else None
+        length = float(np.ptp(step)) if len(step) > 1 else float(np.abs(step).max())
+        if length > _LONG:
+            b, before = b - math.log1p(length) / length * step, math.inf
+            continue
         b, before = b - step, size
         if 2 * float(np.abs(step).max()) * size <= _SETTLED * total:
             return b

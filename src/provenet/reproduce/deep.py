@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from provenet.data.images import load_images
 from provenet.layerwise import LayerwiseClassifier
 from provenet.layerwise.presets import PRESETS, default_layers
 from provenet.reproduce.end_to_end import trained_at_once
-from provenet.reproduce.experiment import Findings, Piece, Run, Table
+from provenet.reproduce.experiment import Findings, OutOfTime, Piece, Run, Table
 
 _COLOURS = {1: "#3b6fb6", 2: "#d9822b", 4: "#4b9a5b"}
 _PART = 500  # samples at a time
@@ -27,14 +27,14 @@ _PART = 500  # samples at a time
 
 @dataclass(frozen=True)
 class Deep:
-    """stages: how many; neurons: of each, m behind each of neurons/m gates.  paper: its accuracy by m, in %, and that
-    of a CNN trained end to end.  where: the data can be had.  prove: whether the stages of the first m are
-    certified; tol: of stages small enough to be solved as a whole."""
+    """stages: how many; neurons: of each, m behind each of neurons/m gates; epochs: of each.  paper: its accuracy by m,
+    in %, and that of a CNN trained end to end.  where: the data can be had.  prove: whether the stages of the first m
+    are certified; tol: of stages small enough to be solved as a whole."""
 
     name: str
     stages: int
     neurons: int
-    epochs: int
+    epochs: tuple[int, ...]
     augment: tuple[str, ...]
     paper: dict[int, float]
     paper_end_to_end: float
@@ -43,8 +43,12 @@ class Deep:
     prove: bool = True
     tol: float = 1e-3
 
+    @property
+    def said_epochs(self) -> str:
+        return str(self.epochs[0]) if len(set(self.epochs)) == 1 else ", ".join(map(str, self.epochs))
+
     def in_small(self) -> Deep:
-        return Deep(self.name, 3, 4, 4, (), self.paper, self.paper_end_to_end, self.where, "3e-2mean", tol=1e-2)
+        return Deep(self.name, 3, 4, (4, 4, 4), (), self.paper, self.paper_end_to_end, self.where, "3e-2mean", tol=1e-2)
 
 
 @dataclass(frozen=True)
@@ -60,30 +64,46 @@ def run(run: Run, deep: Deep) -> Findings:
     images, deep = (_digits(), deep.in_small()) if run.quick else (_official(run.data, deep), deep)
     ranks = (1, 2) if run.quick else (1, 2, 4)
     about = (
-        f"{images.name}, {len(images.X)}, {deep.stages} stages, {deep.neurons} neurons, {deep.epochs} epochs, "
+        f"{images.name}, {len(images.X)}, {deep.stages} stages, {deep.neurons} neurons, {deep.said_epochs} epochs, "
         f"{' '.join(deep.augment) or 'as they are'}"
     )
     first, *others = ranks
     found = {first: run.piece(f"{about}, m = {first}", lambda: grown(images, deep, first, run, certify=False))}
-    at_once = run.piece(f"{about}, end to end", lambda: _at_once(images, deep, sum(found[first]["cpu"])))
+    at_once = _in_time(run, f"{about}, end to end", lambda: _at_once(images, deep, sum(found[first]["cpu"])))
     for m in others:
-        found[m] = run.piece(f"{about}, m = {m}", lambda m=m: grown(images, deep, m, run, certify=False))  # type: ignore[misc]
+        piece = _in_time(run, f"{about}, m = {m}", lambda m=m: grown(images, deep, m, run, certify=False))  # type: ignore[misc]
+        found |= {} if piece is None else {m: piece}
     if deep.prove:
-        key = f"{about}, m = {first}, proven"
-        found[first] = run.piece(key, lambda: grown(images, deep, first, run, certify=True))
+        piece = _in_time(run, f"{about}, m = {first}, proven", lambda: grown(images, deep, first, run, certify=True))
+        found |= {} if piece is None else {first: piece}
     tables = (_by_stage(found), _totals(found, at_once, deep))
     pictures = {"accuracy-by-stage": _picture(found, at_once, deep)}
-    return Findings(tables, pictures, _words(found, at_once, deep, images), {"layerwise": found, "end to end": at_once})
+    words = (*_words(found, at_once, deep, images), *_missing(ranks, found, at_once))
+    return Findings(tables, pictures, words, {"layerwise": found, "end to end": at_once})
+
+
+def _in_time(run: Run, key: str, make: Callable[[], Piece]) -> Piece | None:
+    """A piece; None: it was not begun in the time given, and the page is of the others."""
+    try:
+        return run.piece(key, make)
+    except OutOfTime:
+        return None
+
+
+def _missing(ranks: Sequence[int], found: dict[int, Piece], at_once: Piece | None) -> list[str]:
+    missing = [f"m = {m}" for m in ranks if m not in found] + ([] if at_once else ["the CNN trained end to end"])
+    told = f"Not run in the time given: {', '.join(missing)}; the same command goes on from what is kept."
+    return [told] if missing else []
 
 
 def grown(images: Images, deep: Deep, m: int, run: Run, certify: bool) -> Piece:
     """One deep network, stage by stage; a run that was cut off goes on, and one without proofs gets them."""
     folder = None if run.kept is None else run.kept.parent / f"{run.kept.stem}-m{m}"
+    layers = default_layers(PRESETS["cpu"], images.X.shape[1:], deep.stages)
     model = LayerwiseClassifier(
-        layers=deep.stages,
+        layers=[replace(layer, epochs=epochs) for layer, epochs in zip(layers, deep.epochs, strict=True)],
         n_gates=deep.neurons // m,
         rank=m,
-        epochs=deep.epochs,
         beta=deep.beta,
         augment=deep.augment,
         validation_fraction=None,
@@ -164,42 +184,43 @@ def _by_stage(found: dict[int, Piece]) -> Table:
     return Table("By stage", columns_, tuple(rows))
 
 
-def _totals(found: dict[int, Piece], at_once: Piece, deep: Deep) -> Table:
+def _totals(found: dict[int, Piece], at_once: Piece | None, deep: Deep) -> Table:
     rows = [
         (f"layerwise, m = {m}", f"{100 * piece['test'][-1]:.2f}", f"{sum(piece['cpu']):.0f}", f"{deep.paper[m]:.1f}")
         for m, piece in found.items()
     ]
-    rows.append(
-        (
-            f"end to end, {at_once['epochs']:.1f} epochs",
-            f"{100 * at_once['test']:.2f}",
-            f"{at_once['cpu']:.0f}",
-            f"{deep.paper_end_to_end:.1f}",
+    if at_once is not None:
+        epochs, test, cpu = (at_once[name] for name in ("epochs", "test", "cpu"))
+        rows.append(
+            (f"end to end, {epochs:.1f} epochs", f"{100 * test:.2f}", f"{cpu:.0f}", f"{deep.paper_end_to_end:.1f}")
         )
-    )
     columns = ("network", "test, %", "CPU seconds", f"the paper, {deep.name}, %")
     return Table("In the end", columns, tuple(rows))
 
 
-def _words(found: dict[int, Piece], at_once: Piece, deep: Deep, images: Images) -> tuple[str, ...]:
+def _words(found: dict[int, Piece], at_once: Piece | None, deep: Deep, images: Images) -> list[str]:
     first = found[min(found)]
     rises = all(b >= a for a, b in zip(first["test"], first["test"][1:], strict=False))
     gates = ", ".join(f"{deep.neurons // m} for m = {m}" for m in found)
-    return (
+    words = [
         f"{images.name}: {len(images.X)} images to train on, {len(images.X_test)} to judge by. At m = {min(found)} "
         f"accuracy {'rises' if rises else 'does not rise'} with every stage: {', '.join(_percent(first['test']))} %.",
-        f"Every stage has {deep.neurons} neurons; gates: {gates}. {deep.epochs} epochs, β = {deep.beta}, augmentation: "
-        f"{', '.join(deep.augment) or 'none'}.",
+        f"Every stage has {deep.neurons} neurons; gates: {gates}. {deep.said_epochs} epochs, β = {deep.beta}, "
+        f"augmentation: {', '.join(deep.augment) or 'none'}.",
         "Different from the paper: it has 256 gates whatever m, all positions, and 50 epochs of SGD on a GPU; here are "
         "strides, few epochs and preset='cpu', for two cores.",
         "A gap is of a stage's own convex problem, without augmentation, on what the stages below pass on."
         + ("" if deep.prove else " None is computed here: proofs would take longer than the training."),
-        f"The CNN that is trained end to end has the same convolutions, and as much CPU time as m = {min(found)} took, "
-        f"but for 50 epochs at most: {100 * at_once['test']:.2f} %.",
-    )
+    ]
+    if at_once is not None:
+        words.append(
+            "The CNN that is trained end to end has the same convolutions, and as much CPU time as "
+            f"m = {min(found)} took, but for 50 epochs at most: {100 * at_once['test']:.2f} %."
+        )
+    return words
 
 
-def _picture(found: dict[int, Piece], at_once: Piece, deep: Deep) -> Figure:
+def _picture(found: dict[int, Piece], at_once: Piece | None, deep: Deep) -> Figure:
     figure = Figure(figsize=(8, 4.4), layout="constrained")
     axes = figure.subplots()
     for m, piece in found.items():
@@ -208,7 +229,8 @@ def _picture(found: dict[int, Piece], at_once: Piece, deep: Deep) -> Figure:
         axes.plot(
             stages, 100 * np.array(piece["train"]), "o--", color=_COLOURS[m], label=f"m = {m}, training", alpha=0.5
         )
-    axes.axhline(100 * at_once["test"], color="0.3", linewidth=0.9, label="end to end, test")
+    if at_once is not None:
+        axes.axhline(100 * at_once["test"], color="0.3", linewidth=0.9, label="end to end, test")
     axes.set(xlabel="stage", ylabel="accuracy, %", xticks=range(1, deep.stages + 1))
     axes.grid(alpha=0.2)
     figure.legend(loc="outside right upper", frameon=False, fontsize=8)

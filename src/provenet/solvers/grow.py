@@ -2,8 +2,9 @@
 
 Whatever a neuron's first layer u, the pull f(u) = ‖Σ_r σ(Φ_r u) M_r‖ of a ReLU neuron bounds from below what its own
 gate can gain (CP (11), escape in BM §3.3).  New gates come from ascents of f from the neurons' own first layers and
-from random directions; those that pull harder than β are taken.  The certificate is of the gates there are in the
-end: that no ascent finds another one proves nothing.
+from random directions; those that pull harder than β are taken.  That no ascent finds another one proves nothing: the
+certificate is of the gates there are in the end.  Of ReLU, where the pull over all u can be bounded (`widen`), gates
+are added until that bound is β, and the certificate is then of all networks of the block.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from provenet.problem import Problem
 from provenet.solvers.loop import Limits
 from provenet.solvers.solution import Solution
 from provenet.solvers.status import Status
+from provenet.solvers.widen import widened
 from provenet.variable import Factors
 from provenet.vectors import unit
 
 _ROUNDS = 20
+_LAST_ROUNDS = 10  # of ReLU, at the tolerance that was asked for
 _CHANCES = 32  # random directions to climb from, in each group
 _OWN = 64  # neurons to climb from, the largest
 _STEPS = 20
@@ -60,15 +63,38 @@ def grown(solve: Solve, problem: Problem, start: Factors | None, limits: Limits)
             break
         start, problem = _carried(start, problem, more), more
     rest = left(limits.tol)
-    over = rest.max_steps == 0 or (rest.max_seconds is not None and rest.max_seconds <= 0)
-    if not (over or solution.status is Status.INTERRUPTED or (problem is solution.problem and rough == limits.tol)):
+    if not (
+        _over(rest) or solution.status is Status.INTERRUPTED or (problem is solution.problem and rough == limits.tol)
+    ):
         solution = solve(problem, start, rest)
         steps += solution.steps
+    for turn in range(_ROUNDS, _ROUNDS + _LAST_ROUNDS):
+        if solution.status is not Status.SOLVED or left(limits.tol).max_steps == 0:
+            break
+        with deadline.within(left(limits.tol).max_seconds):
+            wide = widened(solution, limits.tol)
+            more = None if wide.u is None or wide.holds else _with_more(problem, solution, limits.tol, turn, wide.u)
+        solution = wide.solution
+        if more is None or _over(left(limits.tol)):
+            break
+        last = solve(more, _carried(solution.factors, problem, more), left(limits.tol))
+        steps += last.steps
+        if last.status is not Status.SOLVED:  # cut short: what was solved before stands
+            break
+        solution, problem = last, more
     return replace(solution, steps=steps, seconds=time.perf_counter() - began)
 
 
-def _with_more(problem: Problem, solution: Solution, tol: float, seed: int) -> Problem | None:
-    """The problem with gates that pull harder than β; None where none is found, or there is no room."""
+def _over(left: Limits) -> bool:
+    return left.max_steps == 0 or (left.max_seconds is not None and left.max_seconds <= 0)
+
+
+def _with_more(
+    problem: Problem, solution: Solution, tol: float, seed: int, known: Tensor | None = None
+) -> Problem | None:
+    """The problem with gates that pull harder than β; None where none is found, or there is no room.
+
+    known (k, p): directions to climb from besides others, in the first group."""
     old = problem.gate_vectors
     assert old is not None
     assert problem.growth is not None
@@ -77,6 +103,8 @@ def _with_more(problem: Problem, solution: Solution, tol: float, seed: int) -> P
     trainee = BlockTrainee(on, program.loss, program.beta, problem.units)
     group = problem.gates.own
     directions, own = _starts(solution.factors, group, on.p, len(on.groups), seed)
+    if known is not None:
+        directions, own = torch.cat([known, directions]), torch.cat([own.new_zeros(len(known)), own])
     directions, strength = _climbed(trainee, directions, own, theta)
     fresh, whose = [], []
     for b, rows in enumerate(on.groups):

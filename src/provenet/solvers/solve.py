@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 from dataclasses import replace
-from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -28,6 +27,7 @@ from provenet.solvers.solution import Solution
 from provenet.solvers.stages import returned, run_stages
 from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size, right_threads
+from provenet.solvers.widen import widened, within_gates
 from provenet.variable import Factors
 
 __all__ = ["METHODS", "solve", "solve_quietly"]
@@ -132,7 +132,13 @@ def solve_quietly(
                 raise
         return _solved(in_shards(posed, limit), method, left, at, callback, limit)
 
-    return (as_it_is if problem.growth is None else partial(grown, as_it_is))(problem, begin, limits)
+    if problem.growth is not None:
+        return grown(as_it_is, within_gates(problem), begin, limits)
+    found = as_it_is(within_gates(problem), begin, limits)
+    if not problem.statement.beyond_gates or found.status is not Status.SOLVED:
+        return found
+    with deadline.within(limits.max_seconds):
+        return widened(found, limits.tol).solution
 
 
 def _solved(

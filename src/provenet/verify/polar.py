@@ -31,14 +31,14 @@ def polar(samples: Samples, groups: Groups, theta: Array, statement: Statement) 
 def _of_group(samples: Samples, groups: Groups, b: int, theta: Array, statement: Statement, enough: float) -> Bound:
     sizes = groups.first.shape[1], groups.second.shape[1]
     table = samples.table(groups, b) if statement.relu else None
+    norms = checked(statement.penalty)
     vectors = groups.judged(b)
     if statement.all_arrangements:
-        if sizes[0] != 2 or table is None:
-            raise ValueError("all_arrangements: they are found in the plane alone; give gate_vectors instead.")
-        vectors = sectors(table)
-    slopes, hidden_by_rounding = _slopes(samples, groups, b, groups.columns(theta, b), vectors)
-    norms = checked(statement.penalty)
-    if table is None or vectors is None:
+        vectors = sectors(table) if sizes[0] == 2 and table is not None else None
+    slopes, hidden_by_rounding, total = _slopes(samples, groups, b, groups.columns(theta, b), vectors)
+    if statement.all_arrangements and vectors is None:  # entry by entry no slope of any arrangement is larger
+        largest, exact = strongest(total, norms), False
+    elif table is None or vectors is None:
         largest, exact = max(strongest(G, norms) for G in slopes), not statement.relu
     else:
         size = 2.0 ** np.clip(np.frexp(np.abs(slopes).max())[1], -1000, 1000)  # squares of what is huge would overflow
@@ -50,11 +50,14 @@ def _of_group(samples: Samples, groups: Groups, b: int, theta: Array, statement:
     return bound, exact
 
 
-def _slopes(samples: Samples, groups: Groups, b: int, theta: Array, vectors: Array | None) -> tuple[Array, float]:
-    """A_k*Θ (p, q) of each gate of group b, and what rounding may hide in one, in Frobenius' norm."""
+def _slopes(
+    samples: Samples, groups: Groups, b: int, theta: Array, vectors: Array | None
+) -> tuple[Array, float, Array]:
+    """A_k*Θ (p, q) of each gate of group b, what rounding may hide in one, in Frobenius' norm, and what the entries of
+    any gate's are at most, in absolute value."""
     sizes = groups.first.shape[1], groups.second.shape[1]
     slopes = np.zeros((1 if vectors is None else len(vectors), *sizes))
-    total = np.zeros(sizes)  # what the entries of every slope add up, in absolute value
+    total = np.zeros(sizes)
     form, bound = samples.form, samples.form.absolute()
     terms = 0
     for rows, x in samples.batches():
@@ -68,7 +71,7 @@ def _slopes(samples: Samples, groups: Groups, b: int, theta: Array, vectors: Arr
         terms = max(terms, sides.shape[0] * sides.shape[1])
     # an entry rounds where X is prepared, in the sum over a batch, and where batches are added
     roundings = samples.X[0].size + terms + len(samples.X) // samples.size + 8
-    return slopes, roundings * EPS * _frobenius_norm(total)
+    return slopes, roundings * EPS * _frobenius_norm(total), total
 
 
 def _in_cones(slopes: Array, vectors: Array, table: Array, norms: tuple[float, float], enough: float) -> Bound:

@@ -60,8 +60,8 @@ class Statement:
     loss: "squared", "softmax", "logistic" or "huber" (with its ``delta``).  settings: those of the block.
     gate_vectors (P, p): all gates of the problem, by default the network's own; gate_group (P,): the feature group of
     each, for "bfno".
-    relu: the neurons are their own gates, and gate_vectors name the activation patterns that networks may have.  In the
-    plane, where p = 2, ``all_arrangements`` finds all there are.
+    relu: the neurons are their own gates, and gate_vectors name the activation patterns that networks may have, or
+    ``all_arrangements``: any.  In the plane, where p = 2, these are found; elsewhere they have a rough bound only.
     free_intercept: networks have a bias of their outputs, any, that costs nothing.
     penalty (C, R): the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²); (2, 2) is weight decay.
     standard: data are raw, and the problem is of what this makes of them; its units are those of standardised data.

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from torch import nn
+from torch import Tensor, nn
 
 from provenet.bench.speed.peers import PEERS, Peer
 from provenet.problem import Problem
@@ -20,10 +20,12 @@ _ASKED_FOR = ("cvx", "cutting_plane", "active_ipm")  # references, and what only
 
 @dataclass(frozen=True)
 class Run:
-    """What came out: a network to be judged, None where there is none of the problem's kind; ``ran``: what did it."""
+    """What came out: a network to be judged, None where there is none of the problem's kind; ``ran``: what did it;
+    ``theta``: a dual point, in the problem's units, where there is one besides the network's own gradient."""
 
     network: nn.Module | None
     ran: str = ""
+    theta: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ def _trained_by(method: str) -> Callable[[Problem, float, float], Run]:
 
         limits = Limits(tol, max_seconds=None if seconds == math.inf else 4 * seconds)  # beside other work
         solution = solve_quietly(problem, method, limits, callback=late)
-        return Run(solution.network(), f"{solution.method}, {solution.steps} steps")
+        return Run(solution.network(), f"{solution.method}, {solution.steps} steps", solution.certificate.theta)
 
     return train
 

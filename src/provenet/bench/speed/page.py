@@ -19,8 +19,8 @@ def page(suite: str, command: str, standings: Sequence[Standing], skipped: dict[
         f"# The suite `{suite}`\n",
         f"    {command}\n",
         f"{date.today()}; {machine()}; one thread, processor seconds. Every gap is certified in float64 by "
-        "provenet from the network that came back, whoever made it, after its time was taken. A method of ours by name "
-        "is stopped where it takes half as long again as `auto`.\n",
+        "provenet from the network that came back, whoever made it, and the dual point of a run of ours, after its "
+        "time was taken. A method of ours by name is stopped where it takes half as long again as `auto`.\n",
         times(standings),
     ]
     if any(standing.case.marks for standing in standings):

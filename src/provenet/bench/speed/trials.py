@@ -13,11 +13,13 @@ from typing import Any
 
 import torch
 from threadpoolctl import threadpool_limits
+from torch import Tensor, nn
 
 from provenet.bench.records import Records
 from provenet.bench.speed.cases import Case
 from provenet.bench.speed.entrants import Entrant, entrants
 from provenet.bench.speed.problems import Absent, teacher
+from provenet.certificates.gap import judged
 from provenet.problem import Problem
 from provenet.proofs import certify
 
@@ -29,7 +31,7 @@ _AGAIN, _TIMES = 1.0, 3  # what is quicker than so many seconds is repeated, and
 @dataclass(frozen=True)
 class Trial:
     """seconds: of the processor, on one thread; ``gap``: relative, certified in float64 from the network that came
-    back, None where there is none; ``ran``: what did it; ``error``: why not."""
+    back, and its dual point, None where there is none; ``ran``: what did it; ``error``: why not."""
 
     case: str
     who: str
@@ -145,5 +147,13 @@ def _judged(case: Case, problem: Problem, entrant: Entrant, effort: float, limit
         spent += time.process_time() - began
         if spent > _AGAIN:
             break
-    gap = None if done.network is None else certify(problem, done.network).relative_gap
+    gap = None if done.network is None else _proven(problem, done.network, done.theta)
     return Trial(case.name, entrant.name, effort, seconds, gap, entrant.ours, done.ran)
+
+
+def _proven(problem: Problem, network: nn.Module, theta: Tensor | None) -> float:
+    """The relative gap by the network's own gradient, and by the dual point that came with it, judged anew."""
+    certificate = certify(problem, network)
+    if theta is not None:
+        certificate = certificate.sharpened_by(problem, judged(problem.program, theta / problem.units.dual))
+    return certificate.relative_gap
