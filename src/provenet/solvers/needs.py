@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from provenet.cones import Table
-from provenet.gauges import ConeGauge, ConeLines, ProxGauge
+from provenet.gauges import ConeGauge, ProxGauge
 from provenet.problem import Program
 
 
@@ -44,7 +44,7 @@ CONES = Ability(
 )
 LINES = Ability(
     "gauge",
-    lambda gauge: isinstance(gauge, ConeLines),
+    lambda gauge: hasattr(gauge, "pulls"),
     "it is for ReLU networks with the penalty (1, 1) or (inf, 1).",
 )
 TABLE = Ability(
