@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import joblib
@@ -12,7 +13,9 @@ from sklearn.model_selection import KFold
 
 import provenet as pn
 from provenet.estimators import search as search_module
-from provenet.estimators import trained_folds
+from provenet.estimators import stand_ins, trained_folds
+from provenet.estimators.budget import Budget
+from provenet.estimators.choice import Candidate
 from provenet.report import report
 
 RNG = np.random.default_rng(0)
@@ -118,3 +121,53 @@ def test_ctrl_c_in_the_second_kind_keeps_the_first(monkeypatch: pytest.MonkeyPat
 def test_a_report_of_a_search_that_solved_one(tmp_path: Any) -> None:
     model = search(verbose=0).fit(X, CORNERS)
     assert report(model, tmp_path / "report.html", X, CORNERS).exists()
+
+
+SEVEN = np.arange(70) % 7
+CIRCLE = 3 * np.column_stack([np.cos(SEVEN * 0.9), np.sin(SEVEN * 0.9)]) + RNG.standard_normal((70, 2))
+
+
+@pytest.mark.parametrize("activation", ["linear", "gated_relu"])
+def test_folds_of_many_outputs_are_trained(activation: str) -> None:
+    trained = search(activation=activation).fit(CIRCLE, SEVEN)
+    assert trained.path_ == [trained.solution_]
+    assert trained.solution_.problem.activation == activation
+    assert np.isnan(trained.cv_results_["relative_gap"]).all()
+    assert trained.certificate_.holds(1e-2)
+    solved = search(activation=activation, cv_tol=1e-2, betas=trained.betas_).fit(CIRCLE, SEVEN)
+    assert len(solved.path_) == 3
+    np.testing.assert_allclose(trained.cv_scores_.mean(0), solved.cv_scores_.mean(0), atol=0.2)
+
+
+def test_gates_of_ones_own_are_solved_on_folds_of_many_outputs() -> None:
+    model = search(activation="gated_relu", gates="gaussian", betas=2).fit(CIRCLE, SEVEN)
+    assert len(model.path_) == 2
+
+
+def candidate(activation: str, score: float) -> Candidate:
+    return Candidate(activation, "auto", np.ones(1), np.array([[score], [score]]))
+
+
+def test_a_kind_that_leads_by_little_is_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stand_ins, "_hidden", lambda *_: 0.2)
+    model, solved = SimpleNamespace(path_=[]), SimpleNamespace(path_=["solved"])
+
+    def led(lead: float, by: Any = model, kind: str = "gated_relu") -> float:
+        tried = [(candidate("linear", 0.7), model, 0), (candidate(kind, 0.7 + lead), by, 0)]
+        return stand_ins.checked(tried, None, 0.03, Budget(None))[1][0].score
+
+    assert led(0.02) == pytest.approx(0.52)  # now the linear one is taken
+    assert led(0.05) == pytest.approx(0.75)
+    assert led(0.02, solved) == pytest.approx(0.72)
+    assert led(0.02, kind="relu") == pytest.approx(0.72)
+
+
+def test_what_stand_ins_hide_is_measured_on_two_folds(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = search(activation="gated_relu", betas=2, cv=3).fit(CIRCLE, SEVEN)
+    seen = []
+    monkeypatch.setattr(stand_ins, "followed", lambda fold, *_: seen.append(fold) or SimpleNamespace(score=0.25))
+    found = stand_ins._hidden(model, model._read(CIRCLE, SEVEN, None), 1, 0.03, Budget(None))
+    assert len(seen) == 2
+    assert found == pytest.approx(model.cv_scores_[:2, 1].mean() - 0.25)
+    monkeypatch.undo()
+    assert abs(stand_ins._hidden(model, model._read(CIRCLE, SEVEN, None), 1, 0.03, Budget(None))) < 0.3

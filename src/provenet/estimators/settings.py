@@ -141,8 +141,8 @@ class ManyBetas:
     cv_tol: float | str = setting(
         "auto",
         "the relative gap to which the folds are solved, or ``tol`` where that is larger: an objective is then so near "
-        'its least; "auto": 0.03, and ReLU networks of the folds are trained by L-BFGS, without proof; the network '
-        "that is kept goes on to ``tol``",
+        'its least; "auto": 0.03, and ReLU networks of the folds, and on tables all with more than six outputs, are '
+        "trained by L-BFGS, without proof; the network that is kept goes on to ``tol``",
     )
     patience: int | None = setting(
         3,

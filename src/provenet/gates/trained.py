@@ -17,7 +17,8 @@ from provenet.gates.training import PASSES, Layers, begun, descended
 from provenet.vectors import unit
 
 _STEPS = 100  # of L-BFGS: 1,000 find networks a few per cent better, and gates that predict no better
-_FEWEST = 50
+_FEWEST, _SHORTEST = 50, 30  # on samples that are many, and on few, whose solve takes fractions of a second
+_LONG = 4e6  # multiply-adds of a step, from which on the solve that follows takes many times what training does
 _WORK = 1e10  # multiply-adds that training may take: a second or two
 _MOST = 5e10  # beyond which it is no longer a moment
 _SAMPLES = 500  # of which a network can be trained, where all would be too much work
@@ -61,7 +62,8 @@ def in_a_moment(trainee: Trainee, neurons: int) -> bool:
 
 
 def _affordable(trainee: Trainee, neurons: int) -> tuple[int, int]:
-    """How many steps, on how many samples."""
+    """How many steps, on how many samples: as many as the solve that follows is worth, where that is short."""
     each = PASSES * trainee.work(neurons)
     k = min(trainee.samples, max(_SAMPLES, int(_WORK / (_FEWEST * each))))
-    return min(_STEPS, max(_FEWEST, int(_WORK / (k * each)))), k
+    worth = max(_SHORTEST, int(_STEPS * k * each / _LONG))
+    return min(_STEPS, max(_FEWEST, int(_WORK / (k * each))), worth), k
