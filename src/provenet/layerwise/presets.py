@@ -46,7 +46,15 @@ class Recipe:
     augment: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"augment": list(self.augment)}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    @classmethod
+    def from_dict(cls, said: dict[str, Any]) -> Recipe:
+        """As `to_dict` says it; recipes of earlier versions have one ``rate`` for all stages."""
+        said = {name: tuple(value) if isinstance(value, list) else value for name, value in said.items()}
+        if "rate" in said:
+            said["rates"] = (said.pop("rate"),)
+        return cls(**said)
 
     def rate_at(self, rate: float, step: int, steps: int, each: int) -> float:
         """The rate of step number ``step`` of ``steps``, ``each`` of which are an epoch."""
