@@ -30,7 +30,7 @@ _TURN, _MOST_TURN = 64.0, 0.1  # how far rounding may turn an eigenvector, as in
 _BLURRED = 1e-8  # how far rounding may turn a face: beyond, the facet that does it is left out
 _WAVE = 1_024  # faces met at a time
 MOST_DIMENSIONS = 6  # beyond, facets are too many, and dear to find
-_HULL_WORK = 2e3  # multiply-adds for each row and square of the dimension: what finding a cone's facets takes, about
+_HULL_WORK = 1e2  # multiply-adds for each row and square of the dimension: what finding a cone's facets takes, about
 
 
 class Searched(NamedTuple):
