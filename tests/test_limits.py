@@ -13,7 +13,10 @@ import torch
 
 import provenet as pn
 from provenet import deadline
-from provenet.solvers.loop import Limits, run
+from provenet.certificates import Gap, duality_gap
+from provenet.cones import implicit
+from provenet.solvers import loop
+from provenet.solvers.loop import Limits, Point, run
 from provenet.solvers.neurons.amplitudes import nonnegative_quadratic
 from provenet.solvers.stacks.admm import ADMM
 
@@ -120,3 +123,23 @@ def test_a_loop_without_a_bound_looks_at_the_clock(room: str) -> None:
             if isinstance(node, ast.While):
                 looks = [ast.unparse(inner.func) for inner in ast.walk(node) if isinstance(inner, ast.Call)]
                 assert "deadline.over" in looks, f"{path.relative_to(ROOT)}:{node.lineno} may go on for ever"
+
+
+def test_a_bound_that_time_does_not_tighten_is_found_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where rows are too many for a table the spectral norm is the only bound: the look at zero is not taken twice."""
+    looks: list[float] = []
+
+    def counted(*args: object, **more: object) -> Gap:
+        looks.append(deadline.left())
+        return duality_gap(*args, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(implicit, "_TABLE_NUMBERS", 0)
+    monkeypatch.setattr(loop, "duality_gap", counted)
+    draw = np.random.default_rng(0)
+    X, Y = draw.standard_normal((5, 4, 4)), draw.standard_normal((5, 2))
+    for block, wanted in ((pn.BFNO(groups=2), 1), ("mlp", 2)):
+        data = X if wanted == 1 else X[:, 0]
+        program = pn.formulate(block, data, Y, "relu", gates=4, beta=1e3).program
+        looks.clear()
+        loop._gap_at_zero(program, Point.of(program.nobody, torch.zeros_like(program.loss.target)))
+        assert len(looks) == wanted

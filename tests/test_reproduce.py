@@ -113,3 +113,24 @@ def test_what_is_known_and_what_is_not(tmp_path: Path) -> None:
     late = invoke("sgd-global", "--quick", "--out", str(tmp_path), "--max-seconds", "1e-9")
     assert late.exit_code == 1
     assert "goes on from here" in late.output
+
+
+def test_a_page_of_the_stages_that_were_run_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """m = 1 is there; m = 2 and the network trained at once were not begun, and the page says so."""
+    from provenet.reproduce import deep
+    from provenet.reproduce.page import write
+
+    class Short(Run):
+        def piece(self, key, make):  # type: ignore[no-untyped-def]
+            if not key.endswith("m = 1"):
+                raise OutOfTime
+            return make()
+
+    known = {"train": [0.8, 0.9], "test": [0.7, 0.8], "gap": [None, None], "filters": [4, 4], "cpu": [1.0, 2.0]}
+    monkeypatch.setattr(deep, "grown", lambda *_, **__: known)
+    experiment = EXPERIMENTS["layerwise-cifar10"]
+    write(tmp_path, experiment, experiment.run(Short(quick=True)), 1.0, quick=True)
+    page = (tmp_path / "page.md").read_text()
+    assert "Not run in the time given: m = 2, the CNN trained end to end" in page
+    assert "| layerwise, m = 1 | 80.00 |" in page
+    assert (tmp_path / "accuracy-by-stage.png").exists()

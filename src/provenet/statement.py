@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -18,6 +19,7 @@ from provenet.ranks import Spread, Whole
 from provenet.word import Word
 
 ONE_OUTPUT_EACH: Penalty = (2.0, 1.0)
+_OF_RELU = (WEIGHT_DECAY, ONE_OUTPUT_EACH, (1.0, 1.0), (math.inf, 1.0))  # norms with a bound in cones
 
 
 class Scope(Word):
@@ -185,8 +187,9 @@ def check_penalty(norms: Penalty, block: Block, activation: str) -> None:
             f"{block.name!r}; choose (2, 2), "
             "weight decay."
         )
-    if activation == "relu" and norms not in (WEIGHT_DECAY, ONE_OUTPUT_EACH):
+    if activation == "relu" and norms not in _OF_RELU:
         raise ValueError(
             f"penalty: ({norms[0]:g}, {norms[1]:g}) of ReLU networks has no bound of how hard a neuron in its cone can "
-            "pull; choose (2, 2), weight decay, or (2, 1), neurons with one output each; or activation 'gated_relu'."
+            "pull; choose (2, 2), weight decay, or (2, 1), (1, 1) or (inf, 1), neurons with one output each; or "
+            "activation 'gated_relu'."
         )

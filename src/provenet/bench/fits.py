@@ -1,7 +1,7 @@
 """Small tables against MLPClassifier: ``python -m provenet.bench.fits [--tables FOLDER] [--cv] [NAME…]``.
 
-One fit of `ProvenClassifier` to 1e-3 and 1e-4 beside one of ``MLPClassifier(max_iter=500)``; with ``--cv`` one of
-`ProvenClassifierCV` beside ``GridSearchCV`` over the same with four alphas and five folds.  Processor seconds on one
+One fit of `ProvenClassifier()` to 1e-3 and 1e-4 beside one of ``MLPClassifier(max_iter=500)``; with ``--cv`` one of
+`ProvenClassifierCV()` beside ``GridSearchCV`` over the same with four alphas and five folds.  Processor seconds on one
 thread, all in one process, a row of a Markdown table each.  FOLDER holds tables as NPZ files with X and y.
 """
 
@@ -28,7 +28,6 @@ from threadpoolctl import threadpool_limits
 import provenet as pn
 
 BUNDLED = {"iris": load_iris, "wine": load_wine, "breast cancer": load_breast_cancer, "digits": load_digits}
-SETTINGS: dict[str, Any] = {"gates": "trained", "n_gates": 50, "fit_intercept": "free"}
 ALPHAS = [1e-4, 1e-3, 1e-2, 1e-1]
 
 
@@ -54,7 +53,7 @@ def one_fit(X: np.ndarray, y: np.ndarray) -> list[str]:
     theirs, _ = seconds(lambda: MLPClassifier(max_iter=500, random_state=0).fit(X, y))
     cells = [f"{theirs:.2f}"]
     for tol in (1e-3, 1e-4):
-        estimator = pn.ProvenClassifier(beta="0.02max", tol=tol, **SETTINGS)
+        estimator = pn.ProvenClassifier(tol=tol)
         ours, model = seconds(partial(estimator.fit, X, y))
         cells += [f"{ours:.2f}", f"{ours / theirs:.2f}", f"{model.certificate_.relative_gap:.0e}"]
     return cells
@@ -63,7 +62,7 @@ def one_fit(X: np.ndarray, y: np.ndarray) -> list[str]:
 def search(X: np.ndarray, y: np.ndarray) -> list[str]:
     model = MLPClassifier(max_iter=500, random_state=0)
     theirs, grid = seconds(lambda: GridSearchCV(model, {"alpha": ALPHAS}, cv=5).fit(X, y))
-    ours, found = seconds(lambda: pn.ProvenClassifierCV(tol=1e-3, **SETTINGS).fit(X, y))
+    ours, found = seconds(lambda: pn.ProvenClassifierCV().fit(X, y))
     best = 100 * np.nanmax(found.cv_results_["mean_test_score"])
     tried = f"{len(found.betas_)}"
     return [

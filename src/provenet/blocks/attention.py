@@ -57,6 +57,10 @@ class SelfAttention(AttentionScale, Block):
         query, key = tokens[index // s], tokens[index // s**2 * s + index % s]
         return (query.unsqueeze(-1) * key.unsqueeze(-2)).flatten(-2)
 
+    def row_lengths(self, X: Tensor) -> Tensor:
+        size = torch.linalg.vector_norm(X, dim=2)
+        return (size[:, :, None] * size[:, None, :]).flatten()
+
     def row_noise(self, X: Tensor) -> Tensor:
         """That of `noise`, of unit vectors at most, and of the products that rows are."""
         size = torch.linalg.vector_norm(X, dim=2)

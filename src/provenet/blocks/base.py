@@ -74,6 +74,10 @@ class Block(ABC):
         every = self.sides(X[which // count], unit)
         return every[torch.arange(len(which), device=X.device), which % count].view(*index.shape, -1)
 
+    def row_lengths(self, X: Tensor) -> Tensor | None:
+        """The norms of Φ's rows, (n·ρ,), where they are known without writing rows down."""
+        return None
+
     def noise(self, X: Tensor, vectors: Tensor) -> Tensor:
         """What rounding may do to `sides`, (n, ρ, m); exact sums of products in any order stay within it."""
         depth = vectors.shape[1] + 8

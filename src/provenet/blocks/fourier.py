@@ -52,6 +52,10 @@ class FNO(OnGrid, Block):
         column = (shift % width + token % width) % width
         return X[(index // s).unsqueeze(-1), row * width + column].flatten(-2)
 
+    def row_lengths(self, X: Tensor) -> Tensor:
+        """A shift changes none."""
+        return torch.linalg.vector_norm(X, dim=(1, 2)).repeat_interleave(X.shape[1])
+
     def row_noise(self, X: Tensor) -> Tensor:
         return self.noise(X, torch.eye(1, X.shape[1] * X.shape[2], dtype=X.dtype)).flatten()
 

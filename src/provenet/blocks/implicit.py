@@ -5,7 +5,6 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provenet import batches
 from provenet.blocks.on_data import OnData
 from provenet.cones import ImplicitCones, ImplicitRows
 from provenet.gates import Gates
@@ -33,8 +32,7 @@ def implicit_cones(on: OnData, gates: Gates) -> ImplicitCones:
             out[own] = rows.some(index[own] % count)
         return out
 
-    every = torch.arange(count * len(groups)).split(batches.count(on.p, batches.PASS))
-    length = torch.cat([torch.linalg.vector_norm(pick(some), dim=1) for some in every])
+    length = torch.cat([rows.lengths() for rows in groups])
     signs = torch.where(gates.patterns, 1, -1).to(torch.int8)
     if gates.group is not None:
         whole = torch.zeros(len(signs), len(groups), count, dtype=torch.int8)

@@ -47,6 +47,9 @@ class Mixer(Block):
         column = X.transpose(1, 2)[index // (s * d), index % d]  # (…, s)
         return (one_hot(index // d % s, s).to(X.dtype).unsqueeze(-1) * column.unsqueeze(-2)).flatten(-2)
 
+    def row_lengths(self, X: Tensor) -> Tensor:
+        return torch.linalg.vector_norm(X, dim=1)[:, None].expand(-1, X.shape[1], -1).flatten()
+
     def noise(self, X: Tensor, vectors: Tensor) -> Tensor:
         depth = isqrt(vectors.shape[1]) + 8
         return depth * torch.finfo(X.dtype).eps * self.sides(X.abs(), vectors.abs())

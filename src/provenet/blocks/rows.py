@@ -81,6 +81,14 @@ class Rows:
         """The rows with these numbers, (…, p)."""
         return self.block.some_rows(self._double, index)
 
+    def lengths(self) -> Tensor:
+        """The norms of all rows, (n·ρ,)."""
+        known = self.block.row_lengths(self._double)
+        if known is not None:
+            return known
+        every = torch.arange(len(self)).split(batches.count(self.p, batches.PASS))
+        return torch.cat([torch.linalg.vector_norm(self.some(index), dim=1) for index in every])
+
     @cached_property
     def table(self) -> Table | None:
         """All rows, where the block can write them down."""

@@ -1,6 +1,7 @@
 """Proofs of optimality.  They know no solver."""
 
 from provenet.certificates.certificate import Certificate, Standing, certificate_from, certificate_of
+from provenet.certificates.conditions import WidthCondition, width_condition
 from provenet.certificates.everyone import Everyone
 from provenet.certificates.gap import DualPoint, Gap, dual_point, duality_gap, gap_at, judged, with_intercept
 from provenet.certificates.mixture import Mixture
@@ -17,6 +18,7 @@ __all__ = [
     "Mixture",
     "Screen",
     "Standing",
+    "WidthCondition",
     "certificate_from",
     "certificate_of",
     "check_same_data",
@@ -27,6 +29,7 @@ __all__ = [
     "judged",
     "network_certificate",
     "relu_point",
+    "width_condition",
     "with_intercept",
     "without_bias",
 ]

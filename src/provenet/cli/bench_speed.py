@@ -40,7 +40,8 @@ def speed(
 
     setup = Setup(images, limit, max_seconds, frozenset(who) or None)
     complete = run(cases, records, setup, None if quiet else _tell, skip)
-    standings = [standing for case in cases if (standing := Standing.of(case, records)).trials]
+    # of the whole suite: a run of some programs leaves the others' results on the page
+    standings = [standing for case in SUITES[suite] if (standing := Standing.of(case, records)).trials]
     if standings:
         draw(standings, out / f"{suite}.png")
         text = page(suite, _command(), standings, skipped, f"{suite}.png")
@@ -72,7 +73,8 @@ def operators(out: Path, max_seconds: float | None, quiet: bool) -> tuple[bool, 
 
 
 def _command() -> str:
-    return " ".join(["provenet", *sys.argv[1:]])
+    """As it was called, without where folders are on this machine."""
+    return " ".join(["provenet", *(Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:])])
 
 
 def _tell(trial: Trial) -> None:

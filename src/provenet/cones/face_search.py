@@ -71,9 +71,9 @@ def search_faces(cones: Table, G: Tensor, upper: Tensor, goal: Tensor, most: int
     The bound holds whenever the search ends: what is left open counts with the eigenvalue of the face above it."""
     search = _Search(cones, G, goal)
     r = G.shape[1]
-    eye = torch.eye(r, dtype=G.dtype).expand(len(G), r, r)
+    eye = torch.eye(r, dtype=G.dtype, device=G.device).expand(len(G), r, r)
     whole = _Faces(
-        torch.arange(len(G)),
+        torch.arange(len(G), device=G.device),
         eye[:, 0, :0].long(),
         eye,
         search.there,
@@ -150,7 +150,7 @@ class _Search:
     def _both_sides(self, gate: Tensor, w: Tensor) -> Tensor:
         """Whether wᵀu may be negative in the cone: no, where −w projects on zero."""
         if not len(gate):
-            return torch.zeros(0, dtype=torch.bool)
+            return torch.zeros_like(gate, dtype=torch.bool)
         found = project(self.cones.rows, self.cones.signs[gate], -w)
         return torch.linalg.vector_norm(found.point, dim=1) > _HAIR
 
@@ -175,7 +175,7 @@ class _Search:
         seen = faces.seen[parent]
         felt = torch.linalg.vector_norm(self.K[gate] @ basis, dim=2)  # of each facet, what the face sees of it
         sees = seen & (felt >= torch.maximum(turn, self.hazy / _BLURRED * torch.ones_like(turn))[:, None])
-        earlier = violated[parent] & (torch.arange(violated.shape[1]) <= facet[:, None])
+        earlier = violated[parent] & (torch.arange(violated.shape[1], device=facet.device) <= facet[:, None])
         lost = (seen & ~sees).sum(1, keepdim=True) > 1  # more than the facet itself
         allowed = torch.where(lost, sees, faces.allowed[parent] & ~earlier & sees)
         return _Faces(gate, tight, basis, sees, allowed, turn, faces.bound[parent])
@@ -185,5 +185,6 @@ def _across(k: Tensor) -> Tensor:
     """Orthonormal bases (M, m, m − 1) of what is across unit vectors k (M, m), by Householder's reflection."""
     v = k.clone()
     v[:, 0] += torch.where(k[:, 0] < 0, -1.0, 1.0)
-    H = torch.eye(k.shape[1], dtype=k.dtype) - 2 * v[:, :, None] * v[:, None, :] / v.square().sum(1)[:, None, None]
+    eye = torch.eye(k.shape[1], dtype=k.dtype, device=k.device)
+    H = eye - 2 * v[:, :, None] * v[:, None, :] / v.square().sum(1)[:, None, None]
     return H[:, :, 1:]

@@ -9,7 +9,7 @@ from provenet.blocks.implicit import implicit_cones
 from provenet.cones import Cones
 from provenet.gates import Gates
 from provenet.gates.arrangements import doubt
-from provenet.gauges import ConeColumns, ConeNuclear, Gauge, SpikeFree
+from provenet.gauges import ConeColumns, ConeLines, ConeNuclear, Gauge, SpikeFree
 from provenet.gauges.prox.mixed import gauge_of
 from provenet.statement import ONE_OUTPUT_EACH, Statement
 
@@ -28,5 +28,7 @@ def gauge_for(statement: Statement, on: OnData, gates: Gates) -> Gauge:
         return SpikeFree(cones, stretch=gates.stretch)
     if statement.complete:
         cones = replace(cones, doubt=doubt(on.table.rows))
+    if statement.penalty[0] != 2:
+        return ConeLines(cones, statement.penalty[0])
     columns = statement.penalty == ONE_OUTPUT_EACH and on.q > 1  # of one output all norms are one
     return ConeColumns(cones) if columns else ConeNuclear(cones)

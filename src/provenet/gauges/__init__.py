@@ -2,6 +2,7 @@
 
 from provenet.gauges.base import NOTHING, Asked, BoundKind, Bounds, ConeGauge, Gauge, ProxGauge, RegionGauge
 from provenet.gauges.cones.columns import ConeColumns
+from provenet.gauges.cones.lines import ConeLines
 from provenet.gauges.cones.nuclear import ConeNuclear
 from provenet.gauges.cones.spike_free import SpikeFree
 from provenet.gauges.prox.mixed import LineNorm, Mixed, SignNorm
@@ -14,6 +15,7 @@ __all__ = [
     "Bounds",
     "ConeColumns",
     "ConeGauge",
+    "ConeLines",
     "ConeNuclear",
     "Gauge",
     "LineNorm",

@@ -67,6 +67,11 @@ class Gauge(Placed, ABC):
     spectral: bool = False  # whether γ is the nuclear norm: the polar is then the spectral norm
     exact_polar: bool = True  # whether bounds of every block's polar are one number, but for rounding
 
+    @property
+    def tightens(self) -> bool:
+        """Whether bounds of polars are the tighter the more time there is."""
+        return not self.exact_polar
+
     def restrict(self, gates: Tensor) -> Gauge:
         """The gauge of these gates' blocks."""
         return self
@@ -140,6 +145,11 @@ class RegionGauge(Gauge, Generic[R_co]):
     region: R_co
 
     exact_polar = False
+
+    @property
+    def tightens(self) -> bool:
+        """Without tables of rows the spectral norm is all that is known."""
+        return len(self.region.tables) > 0
 
     def restrict(self, gates: Tensor) -> Self:
         region: Any = self.region.restrict(gates)

@@ -112,5 +112,5 @@ def _decoded(value: Any) -> Any:
         return Layer(**said | {"block": make_block(take(block, "name", str), **take(block, "settings", dict))})
     if "recipe" in value:
         said = dict(take(value, "recipe", dict))
-        return Recipe(**said | {"augment": tuple(said.get("augment", ()))})
+        return Recipe.from_dict(said)
     raise SchemaError(f"settings: {value!r} is not understood")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,14 @@ _PART = 500  # samples at a time
 
 @dataclass(frozen=True)
 class Deep:
-    """stages: how many; neurons: of each, m behind each of neurons/m gates.  paper: its accuracy by m, in %, and that
-    of a CNN trained end to end.  where: the data can be had.  prove: whether the stages of the first m are
-    certified; tol: of stages small enough to be solved as a whole."""
+    """stages: how many; neurons: of each, m behind each of neurons/m gates; epochs: of each.  paper: its accuracy by m,
+    in %, and that of a CNN trained end to end.  where: the data can be had.  prove: whether the stages of the first m
+    are certified; tol: of stages small enough to be solved as a whole."""
 
     name: str
     stages: int
     neurons: int
-    epochs: int
+    epochs: tuple[int, ...]
     augment: tuple[str, ...]
     paper: dict[int, float]
     paper_end_to_end: float
@@ -43,8 +43,12 @@ class Deep:
     prove: bool = True
     tol: float = 1e-3
 
+    @property
+    def said_epochs(self) -> str:
+        return str(self.epochs[0]) if len(set(self.epochs)) == 1 else ", ".join(map(str, self.epochs))
+
     def in_small(self) -> Deep:
-        return Deep(self.name, 3, 4, 4, (), self.paper, self.paper_end_to_end, self.where, "3e-2mean", tol=1e-2)
+        return Deep(self.name, 3, 4, (4, 4, 4), (), self.paper, self.paper_end_to_end, self.where, "3e-2mean", tol=1e-2)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ def run(run: Run, deep: Deep) -> Findings:
     images, deep = (_digits(), deep.in_small()) if run.quick else (_official(run.data, deep), deep)
     ranks = (1, 2) if run.quick else (1, 2, 4)
     about = (
-        f"{images.name}, {len(images.X)}, {deep.stages} stages, {deep.neurons} neurons, {deep.epochs} epochs, "
+        f"{images.name}, {len(images.X)}, {deep.stages} stages, {deep.neurons} neurons, {deep.said_epochs} epochs, "
         f"{' '.join(deep.augment) or 'as they are'}"
     )
     first, *others = ranks
@@ -95,11 +99,11 @@ def _missing(ranks: Sequence[int], found: dict[int, Piece], at_once: Piece | Non
 def grown(images: Images, deep: Deep, m: int, run: Run, certify: bool) -> Piece:
     """One deep network, stage by stage; a run that was cut off goes on, and one without proofs gets them."""
     folder = None if run.kept is None else run.kept.parent / f"{run.kept.stem}-m{m}"
+    layers = default_layers(PRESETS["cpu"], images.X.shape[1:], deep.stages)
     model = LayerwiseClassifier(
-        layers=deep.stages,
+        layers=[replace(layer, epochs=epochs) for layer, epochs in zip(layers, deep.epochs, strict=True)],
         n_gates=deep.neurons // m,
         rank=m,
-        epochs=deep.epochs,
         beta=deep.beta,
         augment=deep.augment,
         validation_fraction=None,
@@ -201,8 +205,8 @@ def _words(found: dict[int, Piece], at_once: Piece | None, deep: Deep, images: I
     words = [
         f"{images.name}: {len(images.X)} images to train on, {len(images.X_test)} to judge by. At m = {min(found)} "
         f"accuracy {'rises' if rises else 'does not rise'} with every stage: {', '.join(_percent(first['test']))} %.",
-        f"Every stage has {deep.neurons} neurons; gates: {gates}. {deep.epochs} epochs, β = {deep.beta}, augmentation: "
-        f"{', '.join(deep.augment) or 'none'}.",
+        f"Every stage has {deep.neurons} neurons; gates: {gates}. {deep.said_epochs} epochs, β = {deep.beta}, "
+        f"augmentation: {', '.join(deep.augment) or 'none'}.",
         "Different from the paper: it has 256 gates whatever m, all positions, and 50 epochs of SGD on a GPU; here are "
         "strides, few epochs and preset='cpu', for two cores.",
         "A gap is of a stage's own convex problem, without augmentation, on what the stages below pass on."

@@ -11,7 +11,7 @@ CIFAR10 = Deep(
     "CIFAR-10",
     stages=5,
     neurons=160,
-    epochs=8,
+    epochs=(8, 8, 8, 4, 4),
     augment=("flip", "crop"),
     paper={1: 80.9, 2: 81.1, 4: 81.5},
     paper_end_to_end=81.6,

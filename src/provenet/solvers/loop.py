@@ -318,4 +318,5 @@ def _gap_at_zero(program: Program, zero: Point) -> Gap:
     """As it can be had at once, where that shows a neuron that pulls harder than β: zero is then not the answer."""
     with deadline.within(0.0):
         gap = duality_gap(program, zero.prediction, zero.penalty)
-    return gap if gap.polar_least > _BEYOND * program.beta else duality_gap(program, zero.prediction, zero.penalty)
+    settled = gap.polar_least > _BEYOND * program.beta or not program.gauge.tightens
+    return gap if settled else duality_gap(program, zero.prediction, zero.penalty)

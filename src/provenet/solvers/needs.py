@@ -42,6 +42,11 @@ CONES = Ability(
     lambda gauge: isinstance(gauge, ConeGauge),
     "it works in the cones of ReLU's arrangements, and the program has none.",
 )
+LINES = Ability(
+    "gauge",
+    lambda gauge: hasattr(gauge, "pulls"),
+    "it is for ReLU networks with the penalty (1, 1) or (inf, 1).",
+)
 TABLE = Ability(
     "gauge",
     lambda gauge: isinstance(gauge, ConeGauge) and isinstance(gauge.region, Table),

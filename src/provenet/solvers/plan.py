@@ -14,6 +14,7 @@ from provenet.solvers.cones.bm import ConeBM
 from provenet.solvers.cones.closed_form import ClosedForm
 from provenet.solvers.cones.cutting_plane import CuttingPlane
 from provenet.solvers.cones.frank_wolfe import FrankWolfe
+from provenet.solvers.cones.lines import LineFrankWolfe
 from provenet.solvers.cones.orthant import OrthantADMM
 from provenet.solvers.interior.active import ActiveIPM
 from provenet.solvers.interior.copositive.dense import Copositive
@@ -45,6 +46,7 @@ _ALL: tuple[type[Method[Any]], ...] = (
     OrthantADMM,
     ClosedForm,
     FrankWolfe,
+    LineFrankWolfe,
     CuttingPlane,
     WorkingSet,
 )

@@ -58,6 +58,7 @@ def solve(
             neurons     "bm", and "lbfgs" for much data
             interior    "ipm", "active_ipm"; for ReLU "working_set", "copositive", "copositive_dual"
             cones       ReLU: "cone_admm", "cone_bm", "frank_wolfe", "cutting_plane", "closed_form", "copositive_admm"
+            cones       ReLU with the penalties (1, 1) and (inf, 1): "line_frank_wolfe"
             reference   "cvx", through CVXPY
 
         "admm", "bm" and "copositive" are words for a family, too: the first member that takes the problem runs.  A

@@ -26,6 +26,7 @@ def check_rows(block: Block, X: Any, outputs: int = 2, seed: int = 0) -> None:
         assert_close(rows.sides(vectors), vectors @ phi.T, TOL, "Φh")
         index = torch.arange(len(rows)).flip(0)
         assert_close(rows.some(index.view(-1, rows.rho)).flatten(0, 1), phi[index], TOL, "some rows")
+        assert_close(rows.lengths(), torch.linalg.vector_norm(phi, dim=1), TOL, "lengths of rows")
         if rows.table is not None:
             assert_close(rows.table.in_units_of(1.0), phi, TOL, "the table")
             assert bool((rows.table.rows.abs() <= 1).all()), "the table's rows are not scaled"

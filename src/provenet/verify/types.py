@@ -96,10 +96,10 @@ class Statement:
             raise ValueError("gate_vectors, all_arrangements: give one of the two.")
         norms = checked(self.penalty)
         known = self.block == "mlp" or (self.block == "cnn" and not self.relu)
-        if norms != (2, 2) and (not known or (self.relu and norms != (2, 1))):
+        if norms != (2, 2) and (not known or (self.relu and norms[1] != 1)):
             raise ValueError(
-                f"penalty: {self.penalty} goes with blocks 'mlp' and 'cnn', and for ReLU no other than (2, 1) of 'mlp' "
-                "is judged."
+                f"penalty: {self.penalty} goes with blocks 'mlp' and 'cnn', and for ReLU only norms (C, 1) of 'mlp' "
+                "are judged."
             )
 
     @property

@@ -9,6 +9,7 @@ from typing import Any
 
 from matplotlib import colormaps
 from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
 
 from provenet.bench.speed.standings import Standing
 
@@ -19,7 +20,7 @@ def draw(standings: Sequence[Standing], file: Path) -> None:
     rows = math.ceil(len(standings) / _COLUMNS)
     figure = Figure(figsize=(4.6 * _COLUMNS, 3.4 * rows), layout="constrained")
     panels = figure.subplots(rows, _COLUMNS, squeeze=False).flatten()
-    names = list(dict.fromkeys(who for standing in standings for who in standing.who))
+    names = list(dict.fromkeys(["auto", *(who for standing in standings for who in standing.who)]))
     colours = {who: colormaps["tab20"](k % 20) for k, who in enumerate(names)}
     for axes, standing in zip(panels, standings, strict=False):
         _panel(axes, standing, colours)
@@ -39,6 +40,8 @@ def _panel(axes: Any, standing: Standing, colours: dict[str, Any]) -> None:
             )
     axes.set_xscale("log")
     axes.set_yscale("log")
+    for axis in (axes.xaxis, axes.yaxis):
+        _at_least_a_decade(axis)
     axes.set_title(standing.case.name, fontsize=8)
     axes.set_xlabel("seconds", fontsize=8)
     axes.set_ylabel("certified relative gap", fontsize=8)
@@ -46,3 +49,13 @@ def _panel(axes: Any, standing: Standing, colours: dict[str, Any]) -> None:
     axes.grid(alpha=0.3)
     if axes.lines:
         axes.legend(fontsize=6)
+
+
+def _at_least_a_decade(axis: Any) -> None:
+    """Powers of ten alone are labelled, and at least one of them is there."""
+    low, high = axis.get_view_interval()
+    if high < 10 * low:
+        spare = math.sqrt(10 * low / high)
+        low, high = low / spare, high * spare
+    axis.set_view_interval(low, high, ignore=True)
+    axis.set_minor_formatter(NullFormatter())

@@ -4,8 +4,10 @@
 
 Finitely many u give an outer model, whose dual is a group lasso on those u: its solution is a network, its value
 bounds p* from above.  The best feasible Θ so far bounds it from below.  The next Θ is the point of the model next to
-that one among those that reach a level between the two bounds (Lemaréchal, Nemirovskii and Nesterov 1995); for the
-squared loss it is a projection on the model, a group lasso again.  The oracle's answers there are the next cuts.
+that one among those that reach a level between the two bounds (Lemaréchal, Nemirovskii and Nesterov 1995): for the
+squared loss a projection on the model, a group lasso again.  For other losses it is a mixture of that one and of the
+model's own (Ben-Ameur and Neto 2007), which reaches as much, L* being convex.  The oracle's answers there are the next
+cuts.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class CuttingPlane(Method[CuttingPlaneState]):
     level: float = 0.5
 
     name = "cutting_plane"
-    needs = (CONES, SQUARED, SEPARATE)  # level steps are projections for the squared loss only
+    needs = (CONES,)
     max_steps = 500
 
     def __post_init__(self) -> None:
@@ -75,6 +77,8 @@ class CuttingPlane(Method[CuttingPlaneState]):
         """The first of some points on the path of projections that reaches the level."""
         loss = program.loss
         level = state.dual + self.level * (state.model.value - state.dual)
+        if not (SQUARED.of(program) and SEPARATE.of(program)):
+            return torch.lerp(state.best, loss.dual_at(state.model.prediction), self.level)
         if state.cuts.n_neurons and self.level < 1:
             unconstrained = loss.gradient(torch.zeros_like(state.best))
             for share in _TOWARDS:
@@ -87,6 +91,7 @@ class CuttingPlane(Method[CuttingPlaneState]):
         self, program: Program[ConeGauge], state: CuttingPlaneState, theta: Tensor
     ) -> tuple[CuttingPlaneState, bool]:
         """The oracle at Θ: its cuts, and Θ scaled to be feasible, if that is the best so far."""
+        theta = program.loss.admissible(theta)
         slope = program.operator.adjoint(theta)
         polar = program.gauge.polar(slope, program.beta)
         tau = program.loss.dual_scale(theta, program.beta / max(float(polar.upper.max()), 1e-300))
