@@ -11,6 +11,7 @@ import torch
 import provenet as pn
 from provenet.formulation.gates import sight_of
 from provenet.formulation.trainee import BlockTrainee
+from provenet.gates import trained as trained_gates
 from provenet.gates.between import between_gates
 from provenet.gates.samplers import SAMPLERS
 from provenet.gates.trained import train
@@ -45,7 +46,8 @@ def trained_network(problem: pn.Problem, count: int) -> tuple[float, Any, Any, A
     """(objective, first, second, group) of the network whose units are the gates, in the program's units."""
     sight = sight_of(trainee_of(problem))
     group = torch.arange(len(sight.groups)).repeat_interleave(count)
-    first, second, bias = train(sight.trainee, group, sight.groups[0].p, np.random.default_rng(0))
+    brief = problem.activation != "relu"
+    first, second, bias = train(sight.trainee, group, sight.groups[0].p, np.random.default_rng(0), brief)
     loss, _ = sight.trainee.slope(sight.trainee.network(group)(first, second), bias)
     objective = loss + problem.program.beta * 0.5 * float(first.square().sum() + second.square().sum())
     return objective, first, second, group
@@ -110,3 +112,18 @@ def test_tokens_have_targets_of_their_own() -> None:
     problem = pn.formulate(pn.TokenMap(lambda x: x), X, Y, gates="between", n_gates=4, readout="tokens", beta=0.1)
     patterns = problem.patterns.view(-1, 20, 3)
     assert bool((patterns[:, :, 1].all(1) | ~patterns[:, :, 1].any(1)).all())
+
+
+def test_steps_follow_the_size_of_the_problem_but_for_relu(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, real = [], trained_gates.descended
+
+    def watched(trainee: Any, group: Any, start: Any, steps: int) -> Any:
+        seen.append(steps)
+        return real(trainee, group, start, 1)
+
+    monkeypatch.setattr(trained_gates, "descended", watched)
+    draw = np.random.default_rng(0)
+    for n, activation in ((60, "gated_relu"), (2000, "gated_relu"), (60, "relu")):
+        X = draw.standard_normal((n, 20))
+        pn.formulate("mlp", X, np.sign(X[:, :2]), activation, gates="trained", n_gates=50)
+    assert seen == [30, 100, 100]

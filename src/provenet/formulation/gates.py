@@ -43,7 +43,7 @@ def find_gates(
         if wanted.sampler is not None:
             if group is not None:
                 raise ValueError("gate_group: it goes with gate vectors, one number for each.")
-            gates = _sampled(trainee, *wanted.sampler, seed, shards)
+            gates = _sampled(trainee, *wanted.sampler, seed, shards, brief=statement.activation != "relu")
         elif wanted.network is not None:
             gates = _given(on, *gates_of(wanted.network, on))
         else:
@@ -52,12 +52,13 @@ def find_gates(
     return replace(gates, seconds=time.perf_counter() - began)
 
 
-def _sampled(trainee: BlockTrainee, name: str, count: int, seed: int | None, shards: Whole) -> Gates:
+def _sampled(trainee: BlockTrainee, name: str, count: int, seed: int | None, shards: Whole, brief: bool) -> Gates:
     if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
         raise ValueError(f"seed: it must be a whole number from zero on, or None, got {seed!r}.")
     _check_room(trainee.on, count)
     alike = isinstance(shards, Spread) and name not in BLIND  # all processes must see the same
-    return _together(SAMPLERS[name](sight_of_sample(trainee, shards) if alike else sight_of(trainee), count, seed))
+    sight = sight_of_sample(trainee, shards) if alike else sight_of(trainee)
+    return _together(SAMPLERS[name](replace(sight, brief=brief), count, seed))
 
 
 def sight_of(trainee: BlockTrainee) -> Sight:

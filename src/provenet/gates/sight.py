@@ -60,8 +60,10 @@ class Trainee(Protocol):
 @dataclass(frozen=True)
 class Sight:
     """groups: the rows of each group of neurons.  targets (T, c): of each sample, or of each token; row r of Φ belongs
-    to target r·T/N.  trainee: networks that can be trained on the data."""
+    to target r·T/N.  trainee: networks that can be trained on the data.  brief: what follows is a solve that
+    takes fractions of a second where samples are few, and finding gates should take less; so it is but for ReLU."""
 
     groups: Sequence[Seen]
     targets: Tensor
     trainee: Trainee
+    brief: bool = True

@@ -30,7 +30,7 @@ def trained(sight: Sight, count: int, seed: int | None) -> list[Found]:
     generator = np.random.default_rng(seed)
     trainee, groups = sight.trainee, sight.groups
     group = torch.arange(len(groups)).repeat_interleave(count)
-    first, second, _ = train(trainee, group, groups[0].p, generator)
+    first, second, _ = train(trainee, group, groups[0].p, generator, sight.brief)
     size = torch.linalg.vector_norm(first, dim=1) * torch.linalg.vector_norm(second, dim=1)
     found = []
     for b, rows in enumerate(groups):
@@ -46,10 +46,10 @@ def trained(sight: Sight, count: int, seed: int | None) -> list[Found]:
     return found
 
 
-def train(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generator) -> Layers:
+def train(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generator, brief: bool = True) -> Layers:
     """The layers of a network trained by L-BFGS, from neurons of balanced layers."""
     trainee = trainee.merged()
-    steps, k = _affordable(trainee, len(group))
+    steps, k = _affordable(trainee, len(group), brief)
     if k < trainee.samples:
         trainee = trainee.part(torch.from_numpy(np.sort(generator.permutation(trainee.samples)[:k])))
     return descended(trainee, group, begun(trainee, group, p, generator), steps)
@@ -57,13 +57,13 @@ def train(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generato
 
 def in_a_moment(trainee: Trainee, neurons: int) -> bool:
     """Whether training so many neurons takes seconds at most."""
-    steps, k = _affordable(trainee, neurons)
+    steps, k = _affordable(trainee, neurons, brief=False)
     return steps * k * PASSES * trainee.work(neurons) <= _MOST
 
 
-def _affordable(trainee: Trainee, neurons: int) -> tuple[int, int]:
-    """How many steps, on how many samples: as many as the solve that follows is worth, where that is short."""
+def _affordable(trainee: Trainee, neurons: int, brief: bool) -> tuple[int, int]:
+    """How many steps, on how many samples: fewer where the solve that follows is short."""
     each = PASSES * trainee.work(neurons)
     k = min(trainee.samples, max(_SAMPLES, int(_WORK / (_FEWEST * each))))
-    worth = max(_SHORTEST, int(_STEPS * k * each / _LONG))
+    worth = max(_SHORTEST, int(_STEPS * k * each / _LONG)) if brief else _STEPS
     return min(_STEPS, max(_FEWEST, int(_WORK / (k * each))), worth), k
