@@ -43,7 +43,7 @@ def test_torch_is_one_version_everywhere() -> None:
 def test_every_pip_install_is_constrained() -> None:
     recipe = (ROOT / "Makefile").read_text()
     installs = [line for line in recipe.splitlines() if " install " in line]
-    assert len(installs) == 3
+    assert len(installs) == 4
     assert all("-c constraints.txt" in line for line in installs)
 
 

@@ -35,6 +35,8 @@ def test_a_certificate_or_a_sentence(method: str) -> None:
         activation, loss, outputs = PROGRAMS[number % len(PROGRAMS)]
         target = (Y[:, :outputs] > 0) * 1.0 if loss == "logistic" else y * Y[:, :outputs]
         settings = {"gates": 3, "loss": loss, "beta": beta, "sample_weight": np.full(6, weight)}
+        if method == "line_frank_wolfe":  # which is for sums of lengths along axes
+            settings["penalty"] = (1, 1)
         try:
             problem = pn.formulate("mlp", x * X, target, activation, **settings)  # type: ignore[arg-type]
             solution = pn.solve(problem, method, max_steps=3, max_seconds=1.0)
