@@ -142,6 +142,8 @@ class Statement:
 
     def to_dict(self) -> dict[str, Any]:
         """All of it, ready for JSON."""
+        if self.paid_intercept:  # files have no word for it
+            raise ValueError("bias: a problem whose last bias is penalised is only certified, not saved.")
         return {
             "block": self.block.name,
             "block_settings": dict(self.block.settings()),

@@ -135,3 +135,14 @@ def test_a_survey_finds_what_a_climb_finds() -> None:
     assert bool((found.value >= 0.999 * best).all())
     assert torch.allclose(reached(G, found.u), found.value)
     assert float(cones.slack(found.u, torch.arange(10)).min()) >= -1e-8
+
+
+@pytest.mark.parametrize("outputs", [1, 2, 6])
+@pytest.mark.parametrize("p", [2, 5])
+@pytest.mark.parametrize("scale", [1e-300, 1e-165, 1e160, 1e300])
+def test_numbers_whose_squares_are_none_are_bounded_too(scale: float, p: int, outputs: int) -> None:
+    draw = torch.Generator().manual_seed(0)
+    rows, inside = (torch.randn(n, p, generator=draw, dtype=torch.float64) for n in (8, 2))
+    G = torch.randn(2, p, outputs, generator=draw, dtype=torch.float64)
+    cones = Cones.of(rows, inside @ rows.T >= 0, inside)
+    torch.testing.assert_close(cone_pca(cones, G * scale).upper / scale, cone_pca(cones, G).upper, rtol=1e-3, atol=0)

@@ -8,7 +8,7 @@ copositive relaxation, by few pairs or in many dimensions by all, and branch and
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -22,7 +22,7 @@ from provenet.cones.face_search import MOST_DIMENSIONS, affordable, search_faces
 from provenet.cones.projection import project
 from provenet.cones.relaxation import relaxed
 from provenet.cones.search import ascent, climb
-from provenet.vectors import unit
+from provenet.vectors import power_of_two, unit
 
 BOUNDS = ("projection", "faces", "spectral", "relaxation", "branch", "face search")
 _TOLERANCE = 1e-9  # bounds closer than this, relatively, are one number
@@ -35,6 +35,7 @@ _MOST_NODES = 60_000  # for all gates together
 _FEW_DIMENSIONS = 4  # up to which faces are quicker to search than few outputs
 _FACES, _MOST_FACES = 20_000, 400_000  # met by a search of faces, for a gate, and for all together
 _TOGETHER = 128  # gates relaxed at a time
+_SMALLEST = 2.0**-300  # numbers whose squares, and sums of them, are numbers
 _CLIMB_SHARE = 0.3  # of what a deadline leaves: lower bounds say where upper ones are needed, which is what counts
 _EXCESS_SHARE = 0.1  # of how far the largest is beyond what it is compared with
 
@@ -75,6 +76,11 @@ def cone_pca(
     branch and bound, a gate; zero: none.  tolerance: lower and upper this close, relatively, need not be tightened.  A
     deadline leaves bounds as loose as they are by then.
     """
+    size = power_of_two(G)
+    if not _SMALLEST < size < 1 / _SMALLEST:  # squares would vanish, or overflow
+        limits = {"enough": enough / size, "against": against / size, "lost": lost / size}
+        scaled = cone_pca(cones, G / size, nodes=nodes, tolerance=tolerance, largest_only=largest_only, **limits)
+        return replace(scaled, lower=size * scaled.lower, upper=size * scaled.upper)
     if G.shape[2] == 1:
         return _one_output(cones, G[:, :, 0], _A_HAIR_BELOW * enough if enough < torch.inf else 0.0)
     if G.shape[1] <= 3:
