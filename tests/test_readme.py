@@ -42,6 +42,8 @@ def alike(got: float, want: float, before: str, after: str) -> bool:
         return abs(got - want) <= max(0.3 * want, 1)
     if before.endswith("accuracy "):
         return abs(got - want) <= 0.02
+    if before.endswith(("objective ", "improved to ")):
+        return got == pytest.approx(want, rel=0.02)  # where a training by Adam ends
     return got == pytest.approx(want, rel=1e-3)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
 from provenet.cones import Cones, project
+from provenet.cones.facets import facets
 
 
 def normal(*shape: int, seed: int) -> torch.Tensor:
@@ -53,3 +55,14 @@ def test_where_many_walls_meet_the_interior_point_helps() -> None:
     assert bool((cones.slack(pulled, torch.zeros(1, dtype=torch.long)) >= 0).all())
     assert float(pulled.norm()) <= 1e-11
     assert cones.pulled_inside(outside[:0], torch.zeros(0, dtype=torch.long)).shape == (0, 3)
+
+
+@pytest.mark.parametrize("r", [2, 3, 4])
+def test_of_a_cone_so_thin_that_rounding_leaves_no_point_inside_all_rows_are_kept(r: int) -> None:
+    K = np.random.default_rng(0).standard_normal((6, r))
+    inside = np.zeros(r)
+    inside[0] = 1.0
+    K[:, 0] = [1.0, 1.0, 1.0, 1.0, 0.0, -1e-17]
+    assert facets(K, inside).tolist() == list(range(6))
+    K[:, 0] = [1.0, 1.0, 1.0, 1.0, 1.0, 1e-310]
+    assert set(facets(K, inside).tolist()) >= {5}

@@ -81,8 +81,7 @@ def test_a_save_that_is_not_atomic(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     with kills.saving(tmp_path) as attempt:
         assert all(attempt(case).wrong is None for case in range(1, 6))
         monkeypatch.setattr(pn, "save", careless)
-        wrong = [attempt(case).wrong for case in range(6, 10)]
-    assert any(each is not None and "there is no model" in each for each in wrong)
+        assert any("there is no model" in str(attempt(case).wrong) for case in range(6, 40))  # by chance, soon
 
 
 def test_a_message_that_is_not_true(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
