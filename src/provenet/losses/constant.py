@@ -46,7 +46,8 @@ class _At:
         """Newton's, no entry longer than ``reach``: where the loss is flat there is no telling how far to go."""
         bent = (self.across + self.across.T) / 2
         bent.diagonal().clamp_(min=_FLAT * float(bent.diagonal().max()) + torch.finfo(bent.dtype).tiny)
-        found = torch.linalg.pinv(bent, hermitian=True, rtol=1e-2 * _FLAT) @ -self.slope
+        # below that rounding alone bends: along 1, where a softmax is flat, b would run away
+        found = torch.linalg.pinv(bent, hermitian=True, rtol=0.1 * _FLAT) @ -self.slope
         return found.nan_to_num(0.0).clamp(-reach, reach)
 
 
