@@ -234,3 +234,12 @@ def test_snapshots_of_another_problem_or_damaged_ones_are_refused(tmp_path: Path
     (tmp_path / "snapshot.json").write_text(json.dumps({"format": "something"}))
     with pytest.raises(ValueError, match="no snapshot that this provenet can go on from"), pn.snapshots(tmp_path):
         pn.solve(posed(), "lbfgs")
+
+
+def test_a_guess_of_other_predictions_is_not_held_on_to() -> None:
+    loss = LOSSES["softmax"](torch.eye(2, dtype=torch.float64).repeat(4, 1))
+    spread = RankedLoss.of(loss, Spread(8, Ranks()))
+    for guess in ([1e6, -1e6], [1e9, 1e9], [-3e4, 0.0]):
+        found = spread.shift(torch.zeros(8, 2, dtype=torch.float64), torch.tensor(guess, dtype=torch.float64))
+        slope = spread.gradient(torch.zeros(8, 2, dtype=torch.float64) + found).sum(0)
+        assert float(slope.abs().max()) <= 1e-6, guess

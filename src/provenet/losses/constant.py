@@ -46,8 +46,7 @@ class _At:
         """Newton's, no entry longer than ``reach``: where the loss is flat there is no telling how far to go."""
         bent = (self.across + self.across.T) / 2
         bent.diagonal().clamp_(min=_FLAT * float(bent.diagonal().max()) + torch.finfo(bent.dtype).tiny)
-        # below that rounding alone bends: along 1, where a softmax is flat, b would run away
-        found = torch.linalg.pinv(bent, hermitian=True, rtol=0.1 * _FLAT) @ -self.slope
+        found = torch.linalg.pinv(bent, hermitian=True, rtol=1e-2 * _FLAT) @ -self.slope
         return found.nan_to_num(0.0).clamp(-reach, reach)
 
 
@@ -76,6 +75,9 @@ def best_constant(parts: Sequence[Shiftable], rows: Sequence[Tensor], shards: Wh
         return start
     largest = max(float(values.abs().max()) for values in (*rows, *(part.target for part in parts)))
     reach = _REACH + 2 * shards.largest(largest)
+    if float(start.abs().max()) > reach:  # the guess is of other predictions: from there it may be too far
+        zero = look(torch.zeros_like(start))
+        at = zero if better(zero, at) else at
     for _ in range(_STEPS):
         step = at.step(reach)
         for k in range(_HALVINGS):
