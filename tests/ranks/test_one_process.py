@@ -239,7 +239,7 @@ def test_snapshots_of_another_problem_or_damaged_ones_are_refused(tmp_path: Path
 def test_a_guess_of_other_predictions_is_not_held_on_to() -> None:
     loss = LOSSES["softmax"](torch.eye(2, dtype=torch.float64).repeat(4, 1))
     spread = RankedLoss.of(loss, Spread(8, Ranks()))
-    for guess in ([1e6, -1e6], [1e9, 1e9], [-3e4, 0.0]):
+    for guess in ([1e6, -1e6], [1e9, 1e9], [-3e4, 0.0], [32.958405644766245, -10.879880537737389]):
         found = spread.shift(torch.zeros(8, 2, dtype=torch.float64), torch.tensor(guess, dtype=torch.float64))
         slope = spread.gradient(torch.zeros(8, 2, dtype=torch.float64) + found).sum(0)
         assert float(slope.abs().max()) <= 1e-6, guess

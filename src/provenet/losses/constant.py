@@ -20,6 +20,7 @@ _REACH = 50.0  # beyond predictions and targets: logarithms of how rare a class 
 _SETTLED = 1e-15  # of Σ|∇L| of a column: what is left of Σ ∇L where rounding ends it
 _NOTHING = 1e-30  # of the largest column: a class without samples, whose b goes on for ever
 _FLAT = 1e-12  # of the largest curvature: where there is less, a step goes as far as it may
+_FAR = 1e-6  # of Σ|∇L|: a Σ∇L that is not for want of digits
 _HIDDEN = 1e-15  # of the loss: a difference that rounding hides
 
 
@@ -48,6 +49,10 @@ class _At:
         bent.diagonal().clamp_(min=_FLAT * float(bent.diagonal().max()) + torch.finfo(bent.dtype).tiny)
         found = torch.linalg.pinv(bent, hermitian=True, rtol=1e-2 * _FLAT) @ -self.slope
         return found.nan_to_num(0.0).clamp(-reach, reach)
+
+    def downhill(self, reach: float) -> Tensor:
+        """Against the slope, its longest entry ``reach``."""
+        return -self.slope * (reach / self.slope.abs().max())
 
 
 def best_constant(parts: Sequence[Shiftable], rows: Sequence[Tensor], shards: Whole, start: Tensor) -> Tensor:
@@ -78,13 +83,17 @@ def best_constant(parts: Sequence[Shiftable], rows: Sequence[Tensor], shards: Wh
     if float(start.abs().max()) > reach:  # the guess is of other predictions: from there it may be too far
         zero = look(torch.zeros_like(start))
         at = zero if better(zero, at) else at
+
+    def along(at: _At, step: Tensor) -> _At | None:
+        """As far along a step as is better, by halves; None where nothing is."""
+        tried = (look(at.b + step * 0.5**k) for k in range(_HALVINGS))
+        return next((ahead for ahead in tried if better(ahead, at)), None)
+
     for _ in range(_STEPS):
-        step = at.step(reach)
-        for k in range(_HALVINGS):
-            ahead = look(at.b + step * 0.5**k)
-            if better(ahead, at):
-                break
-        else:
+        ahead = along(at, at.step(reach))
+        if ahead is None and at.off > _FAR:  # where probabilities are 0 and 1, rounding bends, and not even upwards
+            ahead = along(at, at.downhill(reach))
+        if ahead is None:
             break  # rounding has the last word
         at = ahead
         if at.settled:
