@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from provenet import batches
+from provenet import batches, deadline
 from provenet.problem import Program
 from provenet.solvers.cones.faces import Walls
 from provenet.solvers.neurons.hessian import coupling
@@ -43,11 +43,15 @@ class FaceModel:
 
     @staticmethod
     def affordable(walls: Walls, at: Place) -> bool:
-        """Whether it is small enough to be formed; told from the number of walls."""
+        """Whether it is small enough to be formed, and solved with once, in the time left; told from the number of
+        walls."""
         N, p = at.factors.left.shape
-        free = float(N * (p + at.factors.right.shape[1]) - int((walls.normals.abs().amax(2) > 0).sum()))
-        numbers = at.prediction.numel()
-        return free * numbers <= _NUMBERS and free**2 * numbers <= _WORK
+        width, numbers = p + at.factors.right.shape[1], at.prediction.numel()
+        free = float(N * width - int((walls.normals.abs().amax(2) > 0).sum()))
+        formed, factored = (N * width**2 + free**2) * numbers, free**3 / 3
+        if free * numbers > _NUMBERS or free**2 * numbers > _WORK:
+            return False
+        return deadline.affords(formed + factored)
 
     def solve(self, damping: float, coupled: bool) -> Tensor | None:
         """The step (N, p + q) that minimises the model, damped along the faces; None where that is not convex."""

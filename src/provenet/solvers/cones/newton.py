@@ -77,6 +77,8 @@ def _formed(program: Program, region: Region, at: Place, slope: Tensor, damping:
         model = FaceModel(program, at, slope, walls)
         for coupled in (True, False):
             step = model.solve(tried * program.beta, coupled)
+            if deadline.over():
+                return None
             if step is None:
                 continue
             for length in _LENGTHS:
