@@ -10,7 +10,7 @@ from provenet.reproduce.experiment import Experiment
 FASHION_MNIST = Deep(
     "Fashion-MNIST",
     stages=3,
-    neurons=256,
+    neurons=128,  # with 256 the same accuracy within its error, in four times the time
     epochs=(6, 6, 6),
     augment=("flip",),
     paper={1: 91.5, 2: 91.4, 4: 91.6},
