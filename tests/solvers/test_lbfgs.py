@@ -63,7 +63,7 @@ def test_iterates_are_float32_and_points_float64() -> None:
     state = method.look(program, method.init(program, None), at_zero(program))
     for _ in range(5):
         state = method.step(program, state)
-    assert state.at.factors.left.dtype == state.pairs.known[-1].change.dtype == torch.float32
+    assert state.at.factors.left.dtype == state.pairs.blocks[-1].memory.dtype == torch.float32
     point = method.point(program, state)
     assert point.prediction.dtype == torch.float64
     torch.testing.assert_close(
@@ -103,8 +103,9 @@ def test_remembered_steps_are_the_hessian_of_a_quadratic() -> None:
     pairs = Pairs(6)
     for _ in range(6):  # conjugate steps by exact line search are what the memory is exact for
         step = torch.randn(1, 6, dtype=torch.float64)
-        for known in pairs.known:
-            step -= known.step * float((step.flatten() * known.change).sum() / known.product)
+        for block in pairs.blocks:
+            for s, y in zip(block.steps, block.changes, strict=True):
+                step -= s * float((step.flatten() @ y) / (s @ y))
         pairs = pairs.after(step, step @ hessian)
     slope = torch.randn(1, 6, dtype=torch.float64)
     wanted = -torch.linalg.solve(hessian, slope.T).T
@@ -115,9 +116,9 @@ def test_pairs_follow_the_neurons() -> None:
     step, change = torch.tensor([[1.0], [2.0], [0.5]]), torch.tensor([[1.0], [1.0], [-1.0]])
     pairs = Pairs(4).after(step, change)
     carried = pairs.carried(1, torch.tensor([1]), 2, 80)
-    assert carried.known[0].step.flatten().tolist() == [2.0, 0.0, 0.0]
-    assert carried.known[0].product == 2.0
-    assert pairs.carried(1, torch.tensor([2]), 0, 80).known == ()  # what is left of it shows no curvature
+    assert carried.blocks[0].steps.tolist() == [[2.0, 0.0, 0.0]]
+    assert carried.corner.tolist() == [[2.0]]
+    assert len(pairs.carried(1, torch.tensor([2]), 0, 80)) == 0  # what is left of it shows no curvature
     assert pairs.after(step, -change) is pairs
 
 

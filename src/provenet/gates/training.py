@@ -60,13 +60,13 @@ def descended(trainee: Trainee, group: Tensor, start: Layers, steps: int, enough
         first, second = (layer.requires_grad_() for layer in layers[:2])
         outputs = network(first, second)
         loss, slope = trainee.slope(outputs.detach(), layers.bias)
-        gradients = torch.autograd.grad(outputs, (first, second), slope)  # sparing small networks what `backward` keeps
+        by_first, by_second = torch.autograd.grad(outputs, (first, second), slope)
         weights = values[: values.size - layers.bias.numel()]
         value = (loss + 0.5 * trainee.beta * float(weights @ weights)) / began
         if value < least:
             best, least = layers, value
         bias = slope.flatten(0, -2).sum(0)[: layers.bias.numel()]
-        found = Layers(*gradients, bias).flat() / began
+        found = Layers(by_first, by_second, bias).flat() / began
         found[: weights.size] += trainee.beta / began * weights
         return value, found
 
@@ -77,4 +77,3 @@ def descended(trainee: Trainee, group: Tensor, start: Layers, steps: int, enough
     except TimeoutError:  # it ends with what it has
         pass
     return Layers(*(part.detach() for part in best))
-

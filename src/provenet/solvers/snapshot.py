@@ -35,7 +35,7 @@ from provenet.problem import Program
 from provenet.variable import Factors
 from provenet.vectors import unit
 
-_FORMAT, _VERSION = "provenet-snapshot", 3
+_FORMAT, _VERSION = "provenet-snapshot", 4
 _INDEX = "snapshot.json"
 _OURS = re.compile(r"^(state|rows)-(\d+)(-\d+)?\.safetensors$")
 _PROBES = 4

@@ -26,7 +26,7 @@ from provenet.solvers.needs import NUCLEAR
 from provenet.solvers.neurons.lbfgs.amplitudes import amplitudes
 from provenet.solvers.neurons.lbfgs.atoms import wanted
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot, spot
-from provenet.solvers.neurons.lbfgs.pairs import Pair, Pairs
+from provenet.solvers.neurons.lbfgs.pairs import Block, Pairs
 from provenet.solvers.neurons.lbfgs.scales import inverse_scales
 from provenet.solvers.neurons.lbfgs.search import wolfe_step
 from provenet.solvers.neurons.place import compress
@@ -155,15 +155,15 @@ class LBFGS(Resumable[LBFGSState]):
         return Pairs(min(self.memory_pairs, max(fitting, _FEWEST_PAIRS)))
 
     def kept(self, state: LBFGSState) -> Kept:
-        factors, pairs = state.at.factors, state.pairs.known
+        factors, pairs = state.at.factors, state.pairs
         tensors = {"left": factors.left, "right": factors.right, "gate": factors.gate, "gradient": state.at.gradient}
-        if pairs:
-            steps, changes, _ = zip(*pairs, strict=True)
-            tensors |= {"steps": torch.stack(steps), "changes": torch.stack(changes)}
+        if pairs.blocks:
+            steps, changes = (torch.cat([getattr(one, of) for one in pairs.blocks]) for of in ("steps", "changes"))
+            tensors |= {"steps": steps, "changes": changes, "corner": pairs.corner}
         if state.scales is not None:
             tensors["scales"] = state.scales
         told = {"age": state.age, "stuck": state.stuck, "exhausted": state.exhausted, "value": state.at.value}
-        return told | {"products": [pair.product for pair in pairs]}, tensors
+        return told | {"blocks": [[one.count, one.memory.shape[1]] for one in pairs.blocks]}, tensors
 
     def resumed(self, program: Program, kept: Kept) -> LBFGSState:
         told, tensors = kept
@@ -171,11 +171,12 @@ class LBFGS(Resumable[LBFGSState]):
         begun = torch.float32 if self.single else torch.float64
         here = Coordinates.of(program, begun)
         here = (here if factors.left.dtype == begun else here.finer(program)).opened(factors.gate)
-        products = told["products"]
-        # each in memory of its own, as a step leaves it: the last digits of a product may hang on where a row begins
-        steps, changes = ([row.clone() for row in tensors[name]] if products else [] for name in ("steps", "changes"))
-        known = tuple(Pair(*pair) for pair in zip(steps, changes, products, strict=True))
-        pairs = Pairs(self._nothing(here, factors.n_neurons).most, known)
+        pairs = self._nothing(here, factors.n_neurons)
+        if told["blocks"]:  # cut as they were: last digits of a product may hang on it
+            counts, most = zip(*told["blocks"], strict=True)
+            steps, changes = (tensors[name].split(counts) for name in ("steps", "changes"))
+            blocks = (Block.of(*rows) for rows in zip(steps, changes, most, strict=True))
+            pairs = Pairs(pairs.most, tuple(blocks), tensors["corner"])
         numbers = {name: told[name] for name in ("age", "stuck", "exhausted")}
         prediction = here.both_ways(factors)[0].to(torch.float64)
         at = Spot(factors, prediction, told["value"], tensors["gradient"])  # not anew: a free intercept began elsewhere
@@ -190,7 +191,7 @@ class LBFGS(Resumable[LBFGSState]):
         there = wolfe_step(program, here, at, state.pairs.direction(at.gradient, scales))
         if there is None:  # what is remembered may mislead; by itself the gradient does not, up to rounding
             forget = self._nothing(here, at.factors.n_neurons)
-            return replace(state, pairs=forget, scales=scales, stuck=not state.pairs.known)
+            return replace(state, pairs=forget, scales=scales, stuck=not len(state.pairs))
         pairs = state.pairs.after(there.weights - at.weights, there.gradient - at.gradient)
         return replace(state, at=there, pairs=pairs, scales=scales, age=age + 1)
 

@@ -1,32 +1,86 @@
-"""What steps have shown of the curvature: limited memory BFGS (Nocedal 1980), between two scales that may change."""
+"""What steps have shown of the curvature: limited memory BFGS (Nocedal 1980), between two scales that may change.
+
+The two loops over the pairs (s, y) solve triangular systems in R = upper triangle of SYᵀ, rows of S and Y the pairs:
+
+    Rα = Sg,    r = D(g − Yᵀα),    Rᵀγ = diag(R)α − Yr,    H g = r + Sᵀγ
+
+So a direction is four products with all pairs, not four a pair.  Pairs lie in memory block by block: the oldest block
+is let go as a whole, and nothing is copied.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from provenet.space import read
 
 _CURVED = 1e-10  # of ‖s‖‖y‖: less says nothing of the curvature
+_BLOCK, _BLOCKS = 16, 4  # pairs in a block, or fewer, so that there may be so many blocks
+_ALIGNED = 16  # numbers: where every row begins alike, last digits do not hang on which row it is
 
 
-class Pair(NamedTuple):
-    """A step s, the change y of the gradient along it, both (N·w,), and sᵀy."""
+@dataclass(frozen=True)
+class Block:
+    """The first ``count`` pairs of a memory: ``steps`` s and ``changes`` y of the gradient along them, (count, W).
 
-    step: Tensor
-    change: Tensor
-    product: float
+    A later block may have written further rows (``filled``): these it does not see."""
+
+    memory: Tensor  # (2, most, W)
+    count: int = 0
+    filled: list[int] = field(default_factory=lambda: [0])
+
+    @staticmethod
+    def of(steps: Tensor, changes: Tensor, most: int) -> Block:
+        """With these (count, W), and room for ``most``."""
+        count, width = steps.shape
+        block = Block(steps.new_empty(2, max(most, count), -(-width // _ALIGNED) * _ALIGNED)[..., :width])
+        block.memory[0, :count], block.memory[1, :count] = steps, changes
+        return Block(block.memory, count, [count])
+
+    @property
+    def steps(self) -> Tensor:
+        return self.memory[0, : self.count]
+
+    @property
+    def changes(self) -> Tensor:
+        return self.memory[1, : self.count]
+
+    @property
+    def full(self) -> bool:
+        return self.count == self.memory.shape[1]
+
+    def after(self, step: Tensor, change: Tensor) -> Block:
+        """With one more, (W,) each, in the same memory, unless another has gone on in it."""
+        mine = self if self.filled == [self.count] else Block.of(self.steps, self.changes, self.memory.shape[1])
+        mine.memory[0, mine.count], mine.memory[1, mine.count] = step, change
+        mine.filled[0] += 1
+        return Block(mine.memory, mine.count + 1, mine.filled)
 
 
 @dataclass(frozen=True)
 class Pairs:
-    """The last ``most`` pairs, the latest one last."""
+    """The last pairs, the latest one last, ``most`` or up to a block fewer.  corner (k, k): R, in float64."""
 
     most: int
-    known: tuple[Pair, ...] = ()
+    blocks: tuple[Block, ...] = ()
+    corner: Tensor = field(default_factory=lambda: torch.zeros(0, 0, dtype=torch.float64))
+
+    def __len__(self) -> int:
+        return len(self.corner)
+
+    @staticmethod
+    def of(most: int, blocks: Iterable[Block]) -> Pairs:
+        """All that is known of these, but for the oldest where they are too many."""
+        held = tuple(blocks)
+        if not held:
+            return Pairs(most)
+        corner = torch.cat([torch.cat([one.steps @ two.changes.T for two in held], 1) for one in held])
+        return Pairs(most, held, corner.triu().to(torch.float64))._shortened()
 
     def after(self, step: Tensor, change: Tensor) -> Pairs:
         """With one more, (N, w), where it shows positive curvature."""
@@ -35,40 +89,65 @@ class Pairs:
         product, *sizes = read(torch.dot(step, change), *norms)
         if not product > _CURVED * sizes[0] * sizes[1]:
             return self
-        return Pairs(self.most, (*self.known, Pair(step, change, product))[-self.most :])
+        if self.blocks and not self.blocks[-1].full:
+            blocks = (*self.blocks[:-1], self.blocks[-1].after(step, change))
+        else:
+            blocks = (*self.blocks, Block.of(step[None], change[None], max(min(_BLOCK, self.most // _BLOCKS), 1)))
+        column = _with_steps(blocks, change)
+        corner = torch.cat([pad(self.corner.to(column.device), (0, 0, 0, 1)), column[:, None]], dim=1)
+        return Pairs(self.most, blocks, corner)._shortened()
 
     def direction(self, slope: Tensor, scales: Tensor) -> Tensor:
-        """−H∇ by two loops; scales (N, w) are an inverse diagonal Hessian to begin from, right but for a factor.
-        Nothing is read on the way: numbers that the loops multiply by stay where the vectors are."""
+        """−H∇; scales (N, w) are an inverse diagonal Hessian D to begin from, right but for a factor.  Nothing is read
+        on the way: numbers stay where the vectors are."""
         rest, flat = slope.flatten().clone(), scales.flatten()
-        parts = []
-        for step, change, product in reversed(self.known):
-            part = torch.dot(step, rest).div_(-product)
-            rest.addcmul_(change, part)
-            parts.append(part)
-        rest.mul_(flat)
-        if self.known:
-            _, change, product = self.known[-1]
-            rest.mul_(product / torch.dot(change, flat * change))
-        for (step, change, product), part in zip(self.known, reversed(parts), strict=True):
-            rest.addcmul_(step, torch.dot(change, rest).div_(product).add_(part), value=-1)
+        if not self.blocks:
+            return rest.mul_(flat).neg_().view_as(slope)
+        alpha = _solved(self.corner, _with_steps(self.blocks, rest), upper=True)
+        for block, part in _parts(self.blocks, alpha):
+            rest.addmv_(block.changes.T, part.to(rest.dtype), alpha=-1)
+        last = self.blocks[-1].changes[-1]
+        diagonal = self.corner.diagonal()
+        rest.mul_(flat).mul_(diagonal[-1] / torch.dot(last, flat * last))
+        seen = torch.cat([block.changes @ rest for block in self.blocks]).to(torch.float64)
+        gamma = _solved(self.corner.T, diagonal * alpha - seen, upper=False)
+        for block, part in _parts(self.blocks, gamma):
+            rest.addmv_(block.steps.T, part.to(rest.dtype))
         return rest.neg_().view_as(slope)
 
     def carried(self, width: int, kept: Tensor, more: int, most: int) -> Pairs:
         """For the neurons ``kept`` (m,), of ``width`` weights, and ``more`` new ones of which nothing is known."""
-        known: list[Pair] = []
-        for pair in self.known[-most:]:
-            step, change = (_padded(part.view(-1, width)[kept], more) for part in (pair.step, pair.change))
-            product = float(torch.dot(step, change))
-            if product > 0:
-                known.append(Pair(step, change, product))
-        return Pairs(most, tuple(known))
+        blocks = []
+        for block in self.blocks:
+            rows = block.memory[:, : block.count].unflatten(2, (-1, width))[:, :, kept].flatten(2)
+            steps, changes = pad(rows, (0, more * width))
+            products = steps * changes
+            curved = products.sum(1) > torch.finfo(products.dtype).eps * products.abs().sum(1)
+            if bool(curved.any()):
+                blocks.append(Block.of(steps[curved], changes[curved], block.memory.shape[1]))
+        return Pairs.of(most, blocks)
 
     def to(self, dtype: torch.dtype, most: int) -> Pairs:
         """In another precision, and no more than ``most`` of them."""
-        last = self.known[-most:]
-        return Pairs(most, tuple(Pair(step.to(dtype), change.to(dtype), sy) for step, change, sy in last))
+        blocks = [Block.of(one.steps.to(dtype), one.changes.to(dtype), one.memory.shape[1]) for one in self.blocks]
+        return Pairs(most, tuple(blocks), self.corner)._shortened()
+
+    def _shortened(self) -> Pairs:
+        """Without its oldest blocks where they are too many."""
+        if len(self) <= self.most:
+            return self
+        gone = self.blocks[0].count
+        return Pairs(self.most, self.blocks[1:], self.corner[gone:, gone:])._shortened()
 
 
-def _padded(rows: Tensor, more: int) -> Tensor:
-    return torch.cat([rows, rows.new_zeros(more, rows.shape[1])]).flatten()
+def _with_steps(blocks: tuple[Block, ...], vector: Tensor) -> Tensor:
+    """S v, (k,), in float64."""
+    return torch.cat([block.steps @ vector for block in blocks]).to(torch.float64)
+
+
+def _parts(blocks: tuple[Block, ...], values: Tensor) -> Iterable[tuple[Block, Tensor]]:
+    return zip(blocks, values.split([block.count for block in blocks]), strict=True)
+
+
+def _solved(triangle: Tensor, right: Tensor, upper: bool) -> Tensor:
+    return torch.linalg.solve_triangular(triangle, right[:, None], upper=upper).squeeze(1)
