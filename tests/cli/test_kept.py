@@ -161,3 +161,23 @@ def test_ctrl_c_after_the_end_changes_nothing():
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout.startswith("provenet ")
+
+
+def test_ctrl_c_while_python_clears_up_is_not_lost():
+    """In callbacks of weak references exceptions are dropped, and printed: it comes again, and nothing is printed."""
+    code = """
+import signal, time, weakref
+from provenet import cli
+signal.signal(signal.SIGINT, cli._end_at_once)
+cli.ready_to_work()
+class Thing: pass
+thing = Thing()
+gone = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
+try:
+    del thing
+    for _ in range(1000): time.sleep(0.05)
+except KeyboardInterrupt:
+    print("came")
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "came\n", "")

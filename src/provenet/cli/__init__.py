@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import _thread
 import os
 import signal
 import sys
+import threading
 from types import FrameType
 from typing import Any
+
+_LATER = 0.01  # seconds
 
 
 def main() -> None:
@@ -32,6 +36,16 @@ def ready_to_work() -> None:
     """From here on Ctrl-C is an exception again, for those who can keep what they have."""
     if signal.getsignal(signal.SIGINT) is _end_at_once:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        sys.unraisablehook = _once_more
+
+
+def _once_more(lost: sys.UnraisableHookArgs) -> None:
+    """A Ctrl-C that came while Python cleared something away, where exceptions are dropped, comes again a little
+    later."""
+    if lost.exc_type is KeyboardInterrupt:
+        threading.Timer(_LATER, _thread.interrupt_main).start()
+    else:
+        sys.__unraisablehook__(lost)
 
 
 def __getattr__(name: str) -> Any:
