@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from provenet import batches, memory
+from provenet import batches, deadline, memory
 from provenet.operators.bases.base import Operator
 from provenet.operators.bases.batched import BatchedOperator
 from provenet.operators.bases.features import FeatureOperator, narrowed
@@ -106,7 +106,8 @@ class PooledOperator(BatchedOperator):
         if self.kept is not None:
             return self.kept.adjoint(residual)
         total = self.new_stack()
-        for rows in batches.slices(self.n, self._feature_numbers, batches.BLOCK, self.dtype.itemsize):
+        some = batches.slices(self.n, self._feature_numbers, batches.BLOCK, self.dtype.itemsize)
+        for rows in deadline.paced(some):
             total += self._on(self.features(rows)).adjoint(residual[rows])
         return total
 
