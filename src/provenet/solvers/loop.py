@@ -176,8 +176,8 @@ def run(
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
             course.salvage()
-        except deadline.TooLong:  # another method may have an answer in the time left
-            status = Status.TIME_LIMIT if deadline.over() else Status.STALLED
+        except deadline.TooLong:
+            status = Status.TIME_LIMIT
             course.salvage()
         except (
             ArithmeticError,

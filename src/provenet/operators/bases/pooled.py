@@ -24,6 +24,7 @@ from provenet.operators.bases.features import FeatureOperator, narrowed
 from provenet.variable import Factors, Stack
 
 _KEEP_SHARE = 0.15  # of the free memory, for features above `batches.KEPT`
+_LIMIT_PARTS = 3  # of a limit, if there is one: features take one at most
 
 
 class PooledOperator(BatchedOperator):
@@ -66,7 +67,7 @@ class PooledOperator(BatchedOperator):
         needed = self._feature_bytes
         if not self._keeps or needed > batches.MOST_KEPT:
             return False
-        return needed <= batches.KEPT or memory.fits(needed, _KEEP_SHARE)
+        return needed <= batches.share(_LIMIT_PARTS) and (needed <= batches.KEPT or memory.fits(needed, _KEEP_SHARE))
 
     @property
     def _feature_numbers(self) -> int:
