@@ -80,13 +80,13 @@ def test_without_time_for_a_product_its_polar_is_bounded_by_its_size(
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)
-def test_a_run_without_time_for_a_single_product_is_certified(
-    block: object, slow: None, sample_by_sample: None
-) -> None:
+def test_a_run_without_time_for_a_single_product_is_certified(block: object, request: pytest.FixtureRequest) -> None:
     problem = tokens(block)
+    best = pn.solve(problem, "bm", tol=1e-1, max_steps=2)
+    request.getfixturevalue("slow")
+    request.getfixturevalue("sample_by_sample")
     found = pn.solve(problem, "bm", tol=1e-3, max_seconds=1.0)
     assert found.status is pn.Status.TIME_LIMIT
-    best = pn.solve(problem, "bm", tol=1e-1, max_steps=2)
     assert found.certificate.dual <= best.certificate.primal
     assert found.certificate.primal >= best.certificate.dual
 

@@ -23,7 +23,6 @@ from provenet.cones.parts import Part, parts_of
 from provenet.cones.signs import PickedSigns, Signs, at, within
 
 _VIOLATED = 1e-12  # of ‖g‖: a unit row may be violated by so little
-_EXPECTED = 64  # tight rows of a projection, about: what is worked on at a time
 _OFF = 1e-9  # and where one is by more, the rows that a search began with were not for it
 
 
@@ -88,7 +87,7 @@ class Projection:
     signs: Tensor
     violation: Tensor
 
-    def select(self, which: Tensor | slice) -> Projection:
+    def select(self, which: Tensor) -> Projection:
         return Projection(*(part[which] for part in vars(self).values()))
 
     def replaced(self, which: Tensor, others: Projection) -> Projection:
@@ -109,9 +108,6 @@ class Warm(NamedTuple):
 
     rows: Tensor
     multipliers: Tensor
-
-    def select(self, which: Tensor | slice) -> Warm:
-        return Warm(self.rows[which], self.multipliers[which])
 
 
 @dataclass
@@ -145,27 +141,16 @@ def project(
     this is taken as it is; the projection is shorter still.  A deadline ends the search: ``violation`` then tells that
     points are outside, and multipliers still certify.
     """
-    if isinstance(signs, Tensor):
-        parts = parts_of(unit_rows) if isinstance(unit_rows, Tensor) else None
+    guess = None
+    if isinstance(unit_rows, Tensor) and isinstance(signs, Tensor):
+        parts = parts_of(unit_rows)
         if parts is not None:
             return _by_parts(parts, unit_rows.shape[0], signs, g, start)
-        return _projected(unit_rows, signs, g, start, enough)
-    some = batches.slices(len(g), _EXPECTED * g.shape[1], batches.BLOCK) or [slice(0, 0)]
-    found = [_projected(unit_rows, signs[i], g[i], None if start is None else start.select(i), enough) for i in some]
-    return Projection.of_all(found)
-
-
-def _projected(
-    unit_rows: Tensor | Rows, signs: Signs, g: Tensor, start: Warm | Projection | None, enough: float
-) -> Projection:
+        guess = None if start is not None else tight_rows(unit_rows, signs, g, enough)
     active = _Active.empty(g, min(g.shape[1], unit_rows.shape[0]) + 1)
     if start is not None:
         _resume(active, start.rows, start.multipliers)
-    elif (
-        isinstance(unit_rows, Tensor)
-        and isinstance(signs, Tensor)
-        and (guess := tight_rows(unit_rows, signs, g, enough)) is not None
-    ):
+    elif guess is not None:
         _resume(active, *guess)
     begun = bool(active.count.any())
     found = _searched(unit_rows, signs, g, active, enough)
@@ -247,6 +232,13 @@ def _settle(unit_rows: Tensor | Rows, signs: Signs, g: Tensor, active: _Active, 
     """Least squares on the tight rows, dropping those whose multiplier would turn negative; the points (which, p).
 
     A deadline leaves multipliers on the way there, none of them negative."""
+    most = int(active.count[which].max()) if which.numel() else 0
+    parts = which.split(batches.count(most * g.shape[1], batches.BLOCK))
+    return torch.cat([_settled(unit_rows, signs, g, active, some) for some in parts])
+
+
+def _settled(unit_rows: Tensor | Rows, signs: Signs, g: Tensor, active: _Active, which: Tensor) -> Tensor:
+    """`_settle` of as many as fit."""
     left = which
     slots = torch.arange(active.row.shape[1], device=g.device)
     for _ in range(active.row.shape[1] + 8):

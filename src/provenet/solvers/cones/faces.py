@@ -27,13 +27,13 @@ class Walls:
         return Walls(torch.cat([self.normals, other.normals], dim=1))
 
     def face(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Projections (N, p, p) on the walls' intersection, and the shortest steps (N, p) from u (N, p) to it."""
+        """What is across the walls' intersection, orthonormal rows or zeros (N, m, p), and the shortest steps (N, p) to
+        it from u (N, p)."""
         U, sigma, Vh = torch.linalg.svd(self.normals, full_matrices=False)
         kept = sigma > _SAME
         basis = Vh * kept[:, :, None]
-        along = torch.eye(u.shape[1], dtype=u.dtype) - torch.bmm(basis.mT, basis)
         height = torch.bmm(U.mT, torch.bmm(self.normals, u[:, :, None])).squeeze(2)
-        return along, -torch.bmm(basis.mT, (height / sigma.clamp_min(_SAME))[:, :, None]).squeeze(2)
+        return basis, -torch.bmm(basis.mT, (height / sigma.clamp_min(_SAME))[:, :, None]).squeeze(2)
 
 
 def walls_of(region: Region, found: Projection) -> Walls:

@@ -147,10 +147,10 @@ def _rounds(
     best: tuple[Place, float] | None = None
     landed = None
     for _ in range(_ROUNDS):
-        along, onto = walls.face(factors.left)
+        across, onto = walls.face(factors.left)
         lift = torch.cat([onto, torch.zeros_like(factors.right)], dim=1)
         bend = model.product(lift, coupled).add_(lift, alpha=damping)
-        step = model.solve(slope + bend, damping, coupled, along)
+        step = model.solve(slope + bend, damping, coupled, across)
         if step is None:
             return best
         step = step + lift
