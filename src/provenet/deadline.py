@@ -4,7 +4,8 @@
         ...            # long inner loops ask ``deadline.over()`` and end with the best that they have
 
 What cannot ask while it runs, a factorisation, is not begun where ``deadline.affords(work)`` says no; where there is no
-other way, ``deadline.need(work)`` ends the method.
+other way, ``deadline.need(work)`` ends the method.  What is made in many parts goes through them by
+``deadline.paced(parts)``, which ends it (`TooLong`) as soon as the clock says that the rest takes too long.
 Who asks must be able to end early and be right: a bound is then looser, a search shorter, never wrong.
 """
 
@@ -12,14 +13,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
-from provenet.ranks.context import least
+from provenet.ranks.context import current, least
+
+Part = TypeVar("Part")
 
 _GRACE, _GRACE_SHARE = 1.0, 0.1  # seconds, and of a limit: the longer
 SPEED = 2e9  # multiply-adds a second that factorisations reach at least, on one core
+_PATIENCE = 0.2  # seconds that work in parts gets to show its pace, and all of it may take beyond a deadline,
+_MOMENT = 0.02  # but for what is done in a moment
 
 
 class TooLong(Exception):
@@ -27,13 +33,25 @@ class TooLong(Exception):
 
 
 _ENDS: ContextVar[float] = ContextVar("ends", default=math.inf)  # by time.perf_counter
+_LAST: ContextVar[float] = ContextVar("last", default=math.inf)  # the same of work in parts
 
 
 @contextmanager
 def within(seconds: float | None) -> Iterator[None]:
     """What is done in here has so many seconds, and no more than whoever called has; None: as many as they have."""
     ends = math.inf if seconds is None else time.perf_counter() + seconds
-    token = _ENDS.set(min(ends, _ENDS.get()))
+    tokens = [(which, which.set(min(ends, which.get()))) for which in (_ENDS, _LAST)]
+    try:
+        yield
+    finally:
+        for which, token in tokens:
+            which.reset(token)
+
+
+@contextmanager
+def at_once() -> Iterator[None]:
+    """What is done in here searches for nothing: time is over for it; products are still made, as there is time."""
+    token = _ENDS.set(-math.inf)
     try:
         yield
     finally:
@@ -58,6 +76,19 @@ def left() -> float:
 def affords(work: float) -> bool:
     """Whether so many multiply-adds, of one operation that nothing can interrupt, are done in the time left."""
     return work <= SPEED * left()
+
+
+def paced(parts: Sequence[Part]) -> Iterator[Part]:
+    """The parts of one piece of work, about as long each; raises `TooLong` where those before tell that the rest takes
+    longer than there is time for.  Several processes must agree on what they do, and go through all of them."""
+    began = time.perf_counter()
+    for done, part in enumerate(parts):
+        now = time.perf_counter()
+        elapsed, spare = now - began, _LAST.get() - now + _PATIENCE
+        told = done and (elapsed > _PATIENCE or spare < 0) and current() is None
+        if told and elapsed / done * (len(parts) - done) > max(spare, _MOMENT):
+            raise TooLong
+        yield part
 
 
 def need(work: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from provenet.cones import Cones, ImplicitCones, ImplicitRows
+from provenet.cones import Cones, ImplicitCones, ImplicitRows, PickedSigns
 from provenet.gauges import Bounds, ConeNuclear, NuclearNorm
 from provenet.testing import check_cone_gauge
 
@@ -111,13 +111,14 @@ def test_what_it_cannot_do_it_does_not_have() -> None:
 def implicit(cones: Cones) -> ImplicitCones:
     """The same cones, their rows applied and picked only."""
     rows = ImplicitRows(
-        lambda u: u @ cones.rows.T,
+        lambda u, span: u @ cones.rows[span].T,
         lambda index: cones.rows[index],
-        lambda u: torch.full((len(u), len(cones.rows)), 1e-15, dtype=u.dtype),
+        lambda u, span: torch.full((len(u), span.stop - span.start), 1e-15, dtype=u.dtype),
         torch.linalg.vector_norm(cones.rows, dim=1),
         cones.rows.shape[1],
+        1,
     )
-    return ImplicitCones(rows, cones.signs, cones.inside)
+    return ImplicitCones(rows, PickedSigns.of(cones.signs), cones.inside)
 
 
 @pytest.mark.parametrize("q", [1, 2])

@@ -69,13 +69,13 @@ def test_the_model_along_the_faces_is_the_whole_one_restricted() -> None:
     slope = gradient(program, at)
     walls = Walls(torch.randn(4, 3, program.operator.p, generator=draw, dtype=torch.float64))
     walls = Walls(walls.normals / walls.normals.norm(dim=2, keepdim=True))
-    along, onto = walls.face(factors.left)
+    across, onto = walls.face(factors.left)
     whole = DenseModel(program, at)
     lift = torch.cat([onto, torch.zeros_like(factors.right)], dim=1)
     for coupled in (True, False):
         damping = 50 * program.beta
         few = FaceModel(program, at, slope, walls).solve(damping, coupled)
-        rest = whole.solve(slope + whole.product(lift, coupled), damping, coupled, along)
+        rest = whole.solve(slope + whole.product(lift, coupled), damping, coupled, across)
         assert few is not None
         assert rest is not None
         assert torch.allclose(few, lift + rest, atol=1e-9)

@@ -6,7 +6,8 @@ import torch
 from torch import Tensor
 
 from provenet.blocks.on_data import OnData
-from provenet.cones import ImplicitCones, ImplicitRows
+from provenet.blocks.rows import Rows
+from provenet.cones import ImplicitCones, ImplicitRows, PickedSigns
 from provenet.gates import Gates
 from provenet.vectors import unit
 
@@ -17,11 +18,18 @@ def implicit_cones(on: OnData, gates: Gates) -> ImplicitCones:
     assert gates.vectors is not None
     groups, count = on.groups, len(on.groups[0])
 
-    def apply(u: Tensor) -> Tensor:
-        return torch.cat([rows.sides(u) for rows in groups], dim=1)
+    def of(span: slice) -> tuple[Rows, slice]:
+        """The group of some rows, and their samples."""
+        rho, first = groups[0].rho, span.start % count
+        return groups[span.start // count], slice(first // rho, (first + span.stop - span.start) // rho)
 
-    def noise(u: Tensor) -> Tensor:
-        return torch.cat([rows.noise(u) for rows in groups], dim=1)
+    def apply(u: Tensor, span: slice) -> Tensor:
+        rows, samples = of(span)
+        return rows.sides(u, samples)
+
+    def noise(u: Tensor, span: slice) -> Tensor:
+        rows, samples = of(span)
+        return rows.noise(u, samples)
 
     def pick(index: Tensor) -> Tensor:
         if len(groups) == 1:
@@ -33,9 +41,10 @@ def implicit_cones(on: OnData, gates: Gates) -> ImplicitCones:
         return out
 
     length = torch.cat([rows.lengths() for rows in groups])
-    signs = torch.where(gates.patterns, 1, -1).to(torch.int8)
+    signs = gates.patterns.to(torch.int8).mul_(2).sub_(1)
     if gates.group is not None:
         whole = torch.zeros(len(signs), len(groups), count, dtype=torch.int8)
         whole[torch.arange(len(signs)), gates.group] = signs
         signs = whole.flatten(1)
-    return ImplicitCones(ImplicitRows(apply, pick, noise, length, on.p), signs, unit(gates.vectors))
+    rows = ImplicitRows(apply, pick, noise, length, on.p, groups[0].rho, len(groups))
+    return ImplicitCones(rows, PickedSigns.of(signs), unit(gates.vectors))

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from provenet.blocks.base import Block
 
 
+_ALL = slice(None)
+
+
 @dataclass(frozen=True)
 class Table:
     """Φ written down: rows (N, p), each divided by a power of two (N,) so that its largest entry is about one.
@@ -69,13 +72,13 @@ class Rows:
     def _double(self) -> Tensor:
         return self.X.to(torch.float64)
 
-    def sides(self, vectors: Tensor) -> Tensor:
-        """Φ h, (m, n·ρ), for vectors (m, p)."""
-        return _by_vector(self.block.sides(self._double, vectors))
+    def sides(self, vectors: Tensor, samples: slice = _ALL) -> Tensor:
+        """Φ h of some samples, (m, b·ρ), for vectors (m, p)."""
+        return _by_vector(self.block.sides(self._double[samples], vectors))
 
-    def noise(self, vectors: Tensor) -> Tensor:
-        """What rounding may do to `sides`, (m, n·ρ)."""
-        return _by_vector(self.block.noise(self._double, vectors).expand(-1, self.rho, -1))
+    def noise(self, vectors: Tensor, samples: slice = _ALL) -> Tensor:
+        """What rounding may do to `sides`, (m, b·ρ)."""
+        return _by_vector(self.block.noise(self._double[samples], vectors).expand(-1, self.rho, -1))
 
     def some(self, index: Tensor) -> Tensor:
         """The rows with these numbers, (…, p)."""

@@ -5,12 +5,14 @@ from provenet.cones.cones import Cones
 from provenet.cones.implicit import ImplicitCones, ImplicitRows
 from provenet.cones.pca import ConePCA, cone_pca
 from provenet.cones.projection import Projection, project
+from provenet.cones.signs import PickedSigns
 
 __all__ = [
     "ConePCA",
     "Cones",
     "ImplicitCones",
     "ImplicitRows",
+    "PickedSigns",
     "Projection",
     "Region",
     "Table",

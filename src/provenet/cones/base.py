@@ -11,6 +11,7 @@ from typing_extensions import Self
 from provenet.cones.exact import Faces
 from provenet.cones.projection import Rows
 from provenet.cones.recall import Recall
+from provenet.cones.signs import Signs
 from provenet.space import Placed, Space
 
 
@@ -19,7 +20,7 @@ class Region(Placed, ABC):
     a cone.  inside (P, p): a unit vector of each interior."""
 
     rows: Tensor | Rows
-    signs: Tensor
+    signs: Signs
     inside: Tensor
     recall: Recall | None = None  # what searches remember of each other, where they do
     remembered = ("recall",)
@@ -75,6 +76,7 @@ class Table(Region):
     """Rows that are written down.  noise (N,): what rounding may have done to them, of their length; None: nothing."""
 
     rows: Tensor
+    signs: Tensor
     noise: Tensor | None
 
     @abstractmethod

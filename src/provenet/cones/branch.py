@@ -153,7 +153,7 @@ class _Search:
         slip = (pull.shape[1] + 4) * eps * (torch.linalg.vector_norm(pull, dim=1) + found.multipliers.sum(1))
         first = len(self.v)
         self.v, self.gate = torch.cat([self.v, v]), torch.cat([self.gate, gate])
-        self.found = found if self.found is None else self.found.joined(found)
+        self.found = found if self.found is None else Projection.of_all([self.found, found])
         self.slip = torch.cat([self.slip, slip])
         return first
 

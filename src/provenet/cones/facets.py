@@ -8,6 +8,8 @@ from numpy.typing import NDArray
 from scipy.spatial import ConvexHull, QhullError
 from torch import Tensor
 
+from provenet import deadline
+
 Array = NDArray[np.float64]
 
 
@@ -34,9 +36,9 @@ def facets(K: Array, inside: Array) -> NDArray[np.intp]:
 
 def facets_of(rows: Tensor, signs: Tensor, inside: Tensor) -> tuple[Tensor, Tensor]:
     """Unit normals (B, F, r) of the facets of {u : s_r Φ_r u ≥ 0}, zeros fill up, and which are there (B, F); for unit
-    rows Φ (N, r), signs (B, N) and points inside (B, r)."""
+    rows Φ (N, r), signs (B, N) and points inside (B, r).  Raises `deadline.TooLong` where time is short for all."""
     found = []
-    for sign, point in zip(signs.numpy(), inside.numpy(), strict=True):
+    for sign, point in deadline.paced(list(zip(signs.numpy(), inside.numpy(), strict=True))):
         K = np.unique((rows.numpy() * sign[:, None])[sign != 0], axis=0)
         found.append(K[facets(K, point)] if len(K) > rows.shape[1] > 1 else K)
     width = max([len(K) for K in found] + [1])

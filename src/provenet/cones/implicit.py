@@ -9,11 +9,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from provenet import batches
+from provenet import batches, deadline
 from provenet.cones.base import Region, Table
 from provenet.cones.cones import Cones
-from provenet.cones.projection import sides
+from provenet.cones.projection import in_spans
 from provenet.cones.search import climb
+from provenet.cones.signs import PickedSigns
 
 _TABLE_NUMBERS = 2**22  # of rows and signs that are written down to bound the polar
 
@@ -22,30 +23,42 @@ _TABLE_NUMBERS = 2**22  # of rows and signs that are written down to bound the p
 class ImplicitRows:
     """Φ (N, p) with rows of unit length, or zero.
 
-    apply: u (B, p) ↦ uΦᵀ (B, N), before rows are scaled.  pick: index (…) ↦ Φ[index] (…, p), likewise.  noise: u ↦ what
-    rounding may do to ``apply`` (B, N).  length (N,): of the rows.  basis (p, r): u in fewer coordinates, None: all.
+    apply: u (B, p) and some rows in a row ↦ uΦᵀ of them (B, span), before rows are scaled.  pick: index (…) ↦ Φ[index]
+    (…, p), likewise.  noise: u ↦ what rounding may do to ``apply``.  length (N,): of the rows.  each: rows of a
+    sample, which follow one another; the rows of all samples do so once for each of the ``groups``.  basis (p, r): u in
+    fewer coordinates, None: all.
     """
 
-    apply: Callable[[Tensor], Tensor]
+    apply: Callable[[Tensor, slice], Tensor]
     pick: Callable[[Tensor], Tensor]
-    noise: Callable[[Tensor], Tensor]
+    noise: Callable[[Tensor, slice], Tensor]
     length: Tensor
     p: int
+    each: int
+    groups: int = 1
     basis: Tensor | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
         return len(self.length), self.p if self.basis is None else self.basis.shape[1]
 
-    def sides(self, u: Tensor) -> Tensor:
-        return self._scaled(self.apply(self._whole(u)))
+    def spans(self, vectors: int) -> list[slice]:
+        """All rows, whole samples of one group at a time."""
+        count = len(self.length) // self.groups
+        samples = batches.slices(count // self.each, self.each * max(vectors, 1), batches.BATCH)
+        starts = [group * count for group in range(self.groups)]
+        return [slice(a + i.start * self.each, a + i.stop * self.each) for a in starts for i in samples]
 
-    def rounding(self, u: Tensor) -> Tensor:
-        """What it may do to `sides`, (B, N)."""
-        return self._scaled(self.noise(self._whole(u)))
+    def sides(self, u: Tensor, span: slice) -> Tensor:
+        return self._scaled(self.apply(self._whole(u), span), span)
+
+    def rounding(self, u: Tensor, span: slice) -> Tensor:
+        """What it may do to `sides`."""
+        return self._scaled(self.noise(self._whole(u), span), span)
 
     def take(self, index: Tensor) -> Tensor:
-        rows = self.pick(index) / self._divisor[index].unsqueeze(-1)
+        length = self.length[index]
+        rows = self.pick(index) / torch.where(length > 0, length, torch.inf).unsqueeze(-1)
         return rows if self.basis is None else rows @ self.basis
 
     def within(self, basis: Tensor) -> ImplicitRows:
@@ -54,12 +67,9 @@ class ImplicitRows:
     def _whole(self, u: Tensor) -> Tensor:
         return u if self.basis is None else u @ self.basis.T
 
-    def _scaled(self, values: Tensor) -> Tensor:
-        return values / self._divisor
-
-    @property
-    def _divisor(self) -> Tensor:
-        return torch.where(self.length > 0, self.length, torch.inf)
+    def _scaled(self, values: Tensor, span: slice) -> Tensor:
+        length = self.length[span]
+        return values / torch.where(length > 0, length, torch.inf)
 
 
 @dataclass(frozen=True)
@@ -67,7 +77,7 @@ class ImplicitCones(Region):
     """What `Cones` is for a table.  signs (P, N): ±1, zero for rows that do not bound a cone; inside (P, p)."""
 
     rows: ImplicitRows
-    signs: Tensor
+    signs: PickedSigns
     inside: Tensor
     doubt: float = 0.0
 
@@ -82,13 +92,14 @@ class ImplicitCones(Region):
         N, p = self.rows.shape
         if N * p > _TABLE_NUMBERS or len(self.signs) * N > _TABLE_NUMBERS:
             return []
-        kinds, kind = torch.unique(self.signs != 0, dim=0, return_inverse=True)
+        every = self.signs.within(slice(0, N))
+        kinds, kind = torch.unique(every != 0, dim=0, return_inverse=True)
         out: list[tuple[Tensor, Table]] = []
         for k, bounding in enumerate(kinds):
             gates = torch.nonzero(kind == k).flatten()
             rows = torch.nonzero(bounding & (self.rows.length > 0)).flatten()
             if rows.numel():
-                signs = self.signs[gates][:, rows].to(self.inside.dtype)
+                signs = every[gates][:, rows].to(self.inside.dtype)
                 out.append((gates, Cones(self.rows.take(rows), signs, self.inside[gates])))
         return out
 
@@ -96,19 +107,29 @@ class ImplicitCones(Region):
         return climb(self, G).u
 
     def slack(self, u: Tensor, gate: Tensor) -> Tensor:
-        return sides(self.rows, u).mul_(self.signs[gate])
+        signs = self.signs[gate]
+        return torch.cat([values.mul_(signs.within(span)) for span, values in in_spans(self.rows, u)], dim=1)
 
     def pulled_inside(self, u: Tensor, gate: Tensor) -> Tensor:
-        """u moved along the interior points until K_k u ≥ 0 in any order of summation; where it is so already, u."""
+        """u moved along the interior points until K_k u ≥ 0 in any order of summation; where it is so already, u.
+
+        Where there is no time to tell, u: which rows open of those that it touches, rounding may then decide."""
         if len(u) == 0:
             return u
-        size = batches.count(len(self.rows.length), batches.BLOCK)
-        return torch.cat([self._pulled(*part) for part in zip(u.split(size), gate.split(size), strict=True)])
-
-    def _pulled(self, u: Tensor, gate: Tensor) -> Tensor:
-        inside = self.inside[gate]
-        bounds = (self.signs[gate] != 0) & (self.rows.length > 0)
-        missing = (2 * self.rows.rounding(u) - self.slack(u, gate)).clamp_min(0)
-        room = (self.slack(inside, gate) - 2 * self.rows.rounding(inside)).clamp_min(torch.finfo(u.dtype).tiny)
-        step = torch.where(bounds, missing / room, 0.0).amax(1)
-        return u + step[:, None] * inside
+        gates, own = torch.unique(gate, return_inverse=True)
+        signs, inside = self.signs[gates], self.inside[gates]
+        step = u.new_zeros(len(u))
+        try:
+            for span in deadline.paced(self.rows.spans(2 * len(u))):
+                side = signs.within(span)
+                bounds = side[own] != 0
+                lacking = 2 * self.rows.rounding(u, span) - self.rows.sides(u, span).mul_(side[own])
+                few = torch.nonzero(((lacking > 0) & bounds).any(0)).flatten()
+                if few.numel():
+                    room = self.rows.sides(inside, span).mul_(side) - 2 * self.rows.rounding(inside, span)
+                    room = room[:, few].clamp_min(torch.finfo(u.dtype).tiny)[own]
+                    ratio = lacking[:, few].clamp_min(0) / room
+                    step = torch.maximum(step, torch.where(bounds[:, few], ratio, 0.0).amax(1))
+        except deadline.TooLong:
+            return u
+        return u + step[:, None] * self.inside[gate]

@@ -170,7 +170,10 @@ def _bounded(
         gates = open_gates()
         if nodes == 0 or not affordable(cones) or deadline.over():
             return
-        _ = cones.facets  # kept for the next time
+        try:
+            _ = cones.facets  # kept for the next time
+        except deadline.TooLong:
+            return
         most = min(_FACES * gates.numel(), _MOST_FACES)
         found = search_faces(cones.restrict(gates), G[gates], upper[gates], suffices(lower)[gates], most)
         decided[gates[found.upper < upper[gates]]] = BOUNDS.index("face search")

@@ -9,6 +9,7 @@ gives ‖g + Kᵀλ‖ ≥ ‖Proj_K g‖: multipliers always certify.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -16,9 +17,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from provenet import deadline
+from provenet import batches, deadline
 from provenet.cones.guess import tight_rows
 from provenet.cones.parts import Part, parts_of
+from provenet.cones.signs import PickedSigns, Signs, at, within
 
 _VIOLATED = 1e-12  # of ‖g‖: a unit row may be violated by so little
 _OFF = 1e-9  # and where one is by more, the rows that a search began with were not for it
@@ -30,15 +32,44 @@ class Rows(Protocol):
     @property
     def shape(self) -> tuple[int, int]: ...
 
-    def sides(self, u: Tensor) -> Tensor:
-        """uΦᵀ, (B, N) for u (B, p)."""
+    def spans(self, vectors: int) -> list[slice]:
+        """All rows, as many at a time as are applied to so many vectors."""
+
+    def sides(self, u: Tensor, span: slice) -> Tensor:
+        """uΦᵀ of some rows, (B, span) for u (B, p); freshly allocated."""
 
     def take(self, index: Tensor) -> Tensor:
         """Φ[index], (…, p)."""
 
 
-def sides(rows: Tensor | Rows, u: Tensor) -> Tensor:
-    return u @ rows.T if isinstance(rows, Tensor) else rows.sides(u)
+def in_spans(rows: Tensor | Rows, u: Tensor) -> Iterator[tuple[slice, Tensor]]:
+    """uΦᵀ (B, N): some rows at a time where they are not written down; raises `deadline.TooLong` where there is no time
+    for all of them."""
+    if isinstance(rows, Tensor):
+        yield slice(0, len(rows)), u @ rows.T
+        return
+    for span in deadline.paced(rows.spans(len(u))):
+        yield span, rows.sides(u, span)
+
+
+def least(rows: Tensor | Rows, signs: Signs, u: Tensor) -> tuple[Tensor, Tensor]:
+    """The least of s_r Φ_r u over all rows, (B,), and where it is (B,); minus infinity where no time is left."""
+    worst, where = u.new_full((len(u),), torch.inf), u.new_zeros(len(u), dtype=torch.long)
+    try:
+        for span, values in in_spans(rows, u):
+            found, row = values.mul_(within(signs, span)).min(dim=1)
+            lower = found < worst
+            worst, where = torch.where(lower, found, worst), torch.where(lower, row + span.start, where)
+    except deadline.TooLong:
+        return torch.full_like(worst, -torch.inf), where
+    return worst, where
+
+
+def touched(rows: Tensor | Rows, signs: Signs, u: Tensor, near: Tensor) -> Signs:
+    """The signs of rows with s_r Φ_r u ≤ near (B, 1), and zero for all others."""
+    both = ((within(signs, span), values) for span, values in in_spans(rows, u))
+    found = torch.cat([part * (values * part <= near) for part, values in both], dim=1)
+    return found if isinstance(signs, Tensor) else PickedSigns.of(found)
 
 
 def take(rows: Tensor | Rows, index: Tensor) -> Tensor:
@@ -66,9 +97,10 @@ class Projection:
         parts = zip(vars(self).values(), vars(new).values(), strict=True)
         return Projection(*(own.index_copy(0, at, other) for own, other in parts))
 
-    def joined(self, other: Projection) -> Projection:
-        """Both, one after the other, of one width."""
-        return Projection(*(torch.cat(both) for both in zip(vars(self).values(), vars(other).values(), strict=True)))
+    @staticmethod
+    def of_all(found: list[Projection]) -> Projection:
+        """One after the other, of one width."""
+        return Projection(*(torch.cat(parts) for parts in zip(*(vars(one).values() for one in found), strict=True)))
 
 
 class Warm(NamedTuple):
@@ -96,7 +128,7 @@ class _Active:
 
 def project(
     unit_rows: Tensor | Rows,
-    signs: Tensor,
+    signs: Signs,
     g: Tensor,
     start: Warm | Projection | None = None,
     enough: float = 0.0,
@@ -109,13 +141,16 @@ def project(
     this is taken as it is; the projection is shorter still.  A deadline ends the search: ``violation`` then tells that
     points are outside, and multipliers still certify.
     """
-    parts = parts_of(unit_rows) if isinstance(unit_rows, Tensor) else None
-    if parts is not None:
-        return _by_parts(parts, unit_rows.shape[0], signs, g, start)
+    guess = None
+    if isinstance(unit_rows, Tensor) and isinstance(signs, Tensor):
+        parts = parts_of(unit_rows)
+        if parts is not None:
+            return _by_parts(parts, unit_rows.shape[0], signs, g, start)
+        guess = None if start is not None else tight_rows(unit_rows, signs, g, enough)
     active = _Active.empty(g, min(g.shape[1], unit_rows.shape[0]) + 1)
     if start is not None:
         _resume(active, start.rows, start.multipliers)
-    elif isinstance(unit_rows, Tensor) and (guess := tight_rows(unit_rows, signs, g, enough)) is not None:
+    elif guess is not None:
         _resume(active, *guess)
     begun = bool(active.count.any())
     found = _searched(unit_rows, signs, g, active, enough)
@@ -157,7 +192,7 @@ def _own(part: Part, count: int, start: Warm | Projection) -> Warm:
     return Warm(local.clamp_min(0).flatten(0, 1), lam.flatten(0, 1))
 
 
-def _searched(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, active: _Active, enough: float) -> Projection:
+def _searched(unit_rows: Tensor | Rows, signs: Signs, g: Tensor, active: _Active, enough: float) -> Projection:
     """From the rows that are ``active``.  Some that depend on others, as rows of whole numbers often do, may fill it up
     for good; from none on that does not happen: a row that joins is violated where the others are met."""
     B, p = g.shape
@@ -165,10 +200,10 @@ def _searched(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, active: _Activ
     size, everyone = torch.linalg.vector_norm(g, dim=1), torch.arange(B, device=g.device)
     u = _settle(unit_rows, signs, g, active, everyone)
     open_ = everyone
-    best = g.new_full((B,), float("inf"))
+    best, lowest = g.new_full((B,), float("inf")), g.new_full((B,), -float("inf"))
     for _ in range(8 * (p + 8)):
-        slack = sides(unit_rows, u[open_]).mul_(signs[open_])  # (open, N)
-        worst, row = slack.min(dim=1)
+        worst, row = least(unit_rows, signs[open_], u[open_])
+        lowest[open_] = worst
         length = torch.linalg.vector_norm(u[open_], dim=1)
         shrinking = length < best[open_] * (1 - 1e-15)  # the dual strictly falls, or rounding has the word
         best[open_] = torch.minimum(best[open_], length)
@@ -180,14 +215,9 @@ def _searched(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, active: _Activ
         active.lam[open_, active.count[open_]] = 0.0
         active.count[open_] += 1
         u[open_] = _settle(unit_rows, signs, g, active, open_)
-    slack = sides(unit_rows, u).mul_(signs)
-    return Projection(
-        u,
-        active.row,
-        active.lam,
-        torch.gather(signs, 1, active.row),
-        (-slack.amin(dim=1)).clamp_min(0),
-    )
+    else:
+        lowest[open_] = least(unit_rows, signs[open_], u[open_])[0]
+    return Projection(u, active.row, active.lam, at(signs, everyone, active.row), (-lowest).clamp_min(0))
 
 
 def _resume(active: _Active, rows: Tensor, multipliers: Tensor) -> None:
@@ -198,17 +228,24 @@ def _resume(active: _Active, rows: Tensor, multipliers: Tensor) -> None:
     active.count[:] = (active.lam > 0).sum(1)
 
 
-def _settle(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, active: _Active, which: Tensor) -> Tensor:
+def _settle(unit_rows: Tensor | Rows, signs: Signs, g: Tensor, active: _Active, which: Tensor) -> Tensor:
     """Least squares on the tight rows, dropping those whose multiplier would turn negative; the points (which, p).
 
     A deadline leaves multipliers on the way there, none of them negative."""
+    most = int(active.count[which].max()) if which.numel() else 0
+    parts = which.split(batches.count(most * g.shape[1], batches.BLOCK))
+    return torch.cat([_settled(unit_rows, signs, g, active, some) for some in parts])
+
+
+def _settled(unit_rows: Tensor | Rows, signs: Signs, g: Tensor, active: _Active, which: Tensor) -> Tensor:
+    """`_settle` of as many as fit."""
     left = which
     slots = torch.arange(active.row.shape[1], device=g.device)
     for _ in range(active.row.shape[1] + 8):
         most = max(int(active.count[left].max()), 1) if left.numel() else 1
         row, lam = active.row[left, :most], active.lam[left, :most]
         used = slots[:most] < active.count[left, None]
-        K = (take(unit_rows, row) * signs[left[:, None], row][:, :, None]).mul_(used[:, :, None])
+        K = (take(unit_rows, row) * at(signs, left, row)[:, :, None]).mul_(used[:, :, None])
         gram = torch.bmm(K, K.mT)
         gram.diagonal(dim1=1, dim2=2).add_((~used).to(g.dtype) + 1e-14)
         target = -torch.bmm(K, g[left][:, :, None])
@@ -231,7 +268,7 @@ def _settle(unit_rows: Tensor | Rows, signs: Tensor, g: Tensor, active: _Active,
         active.count[left] = keep.sum(1)
     most = max(int(active.count[which].max()), 1) if which.numel() else 1
     row = active.row[which, :most]
-    weight = active.lam[which, :most] * signs[which[:, None], row]
+    weight = active.lam[which, :most] * at(signs, which, row)
     weight = weight * (slots[:most] < active.count[which, None])
     active.lam[which] = active.lam[which] * (slots < active.count[which, None])
     return g[which] + torch.bmm(weight[:, None, :], take(unit_rows, row)).squeeze(1)

@@ -209,11 +209,7 @@ class _Rounds:
 def _in_parts(cones: Table, gate: Tensor, g: Tensor) -> Projection:
     """Projections of g (Q, p) on the cones of their gates, as many at a time as fit."""
     parts = torch.arange(len(g), device=g.device).split(batches.count(cones.rows.shape[0], batches.BLOCK))
-    found = [project(cones.rows, cones.signs[gate[some]], g[some]) for some in parts]
-    joined = found[0]
-    for other in found[1:]:
-        joined = joined.joined(other)
-    return joined
+    return Projection.of_all([project(cones.rows, cones.signs[gate[some]], g[some]) for some in parts])
 
 
 def _unit(vectors: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:

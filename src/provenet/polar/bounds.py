@@ -22,6 +22,7 @@ _SPEED = 2e10  # multiply-adds a second, where there is a deadline
 _FINAL_SHARE = 0.4  # of the free memory
 _KERNEL_ROWS = 5_000  # of kernels made gate by gate
 _AS_GOOD = 1e-4  # a certain bound is taken where it is no more than this looser than a probable one
+_EPS = torch.finfo(torch.float64).eps
 _LOOK, _FINAL = (60, 1e-5), (300, 1e-7)  # (steps, tolerance) of Lanczos
 
 
@@ -35,8 +36,16 @@ def polar_bounds(
 ) -> Bounds:
     """Bounds (P,) of γ°(A_k*Θ); ``final``: of the best kind that can be afforded once.
 
-    asked: how well the largest has to be known, where that is dear.
+    asked: how well the largest has to be known, where that is dear.  Where there is no time for A*Θ it is known by the
+    size of Θ alone.
     """
+    try:
+        return _found(operator, gauge, theta, final, asked)
+    except deadline.TooLong:
+        return _by_size(operator, gauge, theta)
+
+
+def _found(operator: Operator, gauge: Gauge, theta: Tensor, final: bool, asked: Asked) -> Bounds:
     if not is_large(operator):
         stack = operator.adjoint(theta)
         return replace(gauge.largest(stack, asked), stack=stack)
@@ -78,6 +87,14 @@ def _by_gates(operator: Operator, gauge: Gauge, theta: Tensor, asked: Asked) -> 
     ]
     kind = max((part.kind for part in parts), key=list(BoundKind).index)
     return Bounds(torch.cat([part.lower for part in parts]), torch.cat([part.upper for part in parts]), kind)
+
+
+def _by_size(operator: Operator, gauge: Gauge, theta: Tensor) -> Bounds:
+    """γ_k°(A_k*Θ) ≤ γ°(1)‖A‖‖Θ‖, of next to no work: far from tight, and true."""
+    size = float(torch.linalg.vector_norm(theta, dtype=torch.float64)) * (1 + theta.numel() * _EPS)
+    upper = gauge.rounding(operator.p, operator.q) * operator.norm_upper() * size * (1 + 4 * _EPS)
+    everyone = torch.full((operator.n_gates,), upper, dtype=torch.float64)
+    return Bounds(torch.zeros_like(everyone), everyone, BoundKind.DETERMINISTIC)
 
 
 def _noise(operator: Operator, theta: Tensor) -> float:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from provenet.cones.projection import sides
+from provenet import deadline
+from provenet.cones.projection import in_spans
 from provenet.gauges import Gauge, RegionGauge
 from provenet.polar import is_large
 from provenet.problem import Program
@@ -52,9 +53,12 @@ class _InBasis(Back):
         operator, small = self.whole.operator, self.small.operator
         unit = power_of_two(theta)
         theta = theta / unit
-        if is_large(operator) or not _spanned(self.whole.gauge, self.basis):
+        try:
+            if is_large(operator) or not _spanned(self.whole.gauge, self.basis):
+                return math.inf
+            slope, within = operator.adjoint(theta), small.adjoint(theta)
+        except deadline.TooLong:  # nothing is known of it
             return math.inf
-        slope, within = operator.adjoint(theta), small.adjoint(theta)
         size = torch.linalg.matrix_norm(slope)
         outside = float(torch.linalg.matrix_norm(slope - self.basis @ within).max())
         turned = 4 * max(self.basis.shape) * torch.finfo(slope.dtype).eps * float(size.max())
@@ -68,5 +72,5 @@ def _spanned(gauge: Gauge, basis: Tensor) -> bool:
     if not isinstance(gauge, RegionGauge):
         return True
     chance = torch.randn(_PROBES, len(basis), generator=torch.Generator().manual_seed(0), dtype=basis.dtype)
-    outside = sides(gauge.region.rows, chance - chance @ basis @ basis.T)
-    return bool(outside.abs().max() <= (len(basis) + 64) * torch.finfo(basis.dtype).eps * len(basis) ** 0.5)
+    outside = [float(part.abs().max()) for _, part in in_spans(gauge.region.rows, chance - chance @ basis @ basis.T)]
+    return bool(max(outside) <= (len(basis) + 64) * torch.finfo(basis.dtype).eps * len(basis) ** 0.5)

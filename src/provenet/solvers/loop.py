@@ -176,8 +176,8 @@ def run(
         except KeyboardInterrupt:
             status = Status.INTERRUPTED
             course.salvage()
-        except deadline.TooLong:  # another method may have an answer in the time left
-            status = Status.TIME_LIMIT if deadline.over() else Status.STALLED
+        except deadline.TooLong:
+            status = Status.TIME_LIMIT
             course.salvage()
         except (
             ArithmeticError,
@@ -316,7 +316,7 @@ def _finite(gap: Gap) -> bool:
 
 def _gap_at_zero(program: Program, zero: Point) -> Gap:
     """As it can be had at once, where that shows a neuron that pulls harder than β: zero is then not the answer."""
-    with deadline.within(0.0):
+    with deadline.at_once():
         gap = duality_gap(program, zero.prediction, zero.penalty)
     settled = gap.polar_least > _BEYOND * program.beta or not program.gauge.tightens
     return gap if settled else duality_gap(program, zero.prediction, zero.penalty)

@@ -201,7 +201,7 @@ def _proven(problem: Problem, done: Run, tol: float) -> Certificate:
 
 def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certificate:
     """By the network's own gradient, or by the run's dual point where that proves more: checked anew on the whole
-    program, or, if time is up, as the judge has bounded it in the run."""
+    program, or, if time is limited and that took too long, as the judge has bounded it in the run."""
     program, inside = reduced(problem.program, (Inside(),))
     if tidy:
         done.factors = tidied(program, done.factors, 0.9 * tol)
@@ -210,7 +210,8 @@ def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certifica
     if certificate.holds(tol) or done.proven is None or not done.proven.lower * problem.units.value > certificate.dual:
         return certificate
     certificate = certificate.sharpened_by(problem, judged(program, done.proven.theta))
-    if deadline.over() and done.judged is not None and done.judged.bound is not BoundKind.PROBABILISTIC:
+    limited = deadline.left() < math.inf
+    if limited and done.judged is not None and done.judged.bound is not BoundKind.PROBABILISTIC:
         certificate = certificate.sharpened_by(problem, done.judged)
     check_same_data(problem)
     return certificate

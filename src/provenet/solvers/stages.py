@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
+from provenet import deadline
 from provenet.certificates import DualPoint, dual_point
 from provenet.problem import Program
 from provenet.reductions import Back, reduced
@@ -43,7 +44,9 @@ def run_stages(
         total.steps += done.steps
         total.proven, total.judged = better(total.proven, done.proven), better(total.judged, done.judged)
         out_of_steps = limits.max_steps is not None and total.steps >= limits.max_steps
-        if out_of_steps or done.status in (Status.SOLVED, Status.INTERRUPTED, Status.TIME_LIMIT):
+        # where one thing would have taken too long, another method may have an answer in the time left
+        out_of_time = done.status is Status.TIME_LIMIT and deadline.over()
+        if out_of_steps or out_of_time or done.status in (Status.SOLVED, Status.INTERRUPTED):
             break
     total.seconds = time.perf_counter() - began
     return total, " + ".join(names)

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from provenet.cones import Projection, Region, project
+from provenet.cones.projection import least
 from provenet.gauges.base import Bounds, ProxGauge
 from provenet.variable import Factors, Stack, factorise
 
@@ -33,7 +34,7 @@ class ConeNorm(ProxGauge):
     def values(self, stack: Stack) -> Tensor:
         z = stack[:, :, 0]
         norm = torch.linalg.vector_norm(z, dim=1)
-        worst = self.region.slack(z, torch.arange(len(z), device=z.device)).amin(1)
+        worst, _ = least(self.region.rows, self.region.signs, z)
         return torch.where(worst >= -_OUTSIDE * norm, norm, torch.inf)
 
     def prox(self, stack: Stack, step: float) -> tuple[Stack, Tensor]:

@@ -11,6 +11,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.operators.bases.samples import SampledOperator
 from provenet.variable import Factors, Stack
 
@@ -79,6 +80,6 @@ class BatchedOperator(NeuronsByBatch):
     @torch.enable_grad()
     def adjoint(self, residual: Tensor) -> Stack:
         stack = self.new_stack().requires_grad_()
-        for rows in self.batches(self.stack_numbers()):
+        for rows in deadline.paced(self.batches(self.stack_numbers())):
             self.stack_outputs(rows, stack).backward(residual[rows])  # adds to stack.grad
         return self.new_stack() if stack.grad is None else stack.grad

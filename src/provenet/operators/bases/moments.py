@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from provenet import batches
+from provenet import batches, deadline
 from provenet.operators.bases.batched import NeuronsByBatch
 from provenet.variable import Stack
 
@@ -130,15 +130,15 @@ class MomentOperator(NeuronsByBatch):
             return self.moments(rows)(slice(0, self.n_gates))
         return kept[rows.start * self.rows_each : rows.stop * self.rows_each]
 
-    def _tiles(self) -> Iterator[tuple[slice, slice, Tensor]]:
-        """Some samples, the columns of P·row_numbers that some gates have, and their moments."""
+    def _tiles(self, through: Callable[[list[slice]], Iterator[slice]]) -> Iterator[tuple[slice, slice, Tensor]]:
+        """Some samples, the columns of P·row_numbers that some gates have, and their moments; ``through`` samples."""
         if self.kept is not None:
-            for rows in self.batches(self.stack_numbers()):
+            for rows in through(self.batches(self.stack_numbers())):
                 yield rows, slice(0, self.n_gates * self.row_numbers), self._rows(rows)
             return
         each = self.row_numbers * self.rows_each
         gates = min(self.n_gates, batches.count(_TILE_SAMPLES * each, batches.TILE))
-        for rows in batches.slices(self.n, gates * each, batches.TILE):
+        for rows in through(batches.slices(self.n, gates * each, batches.TILE)):
             made = self.moments(rows)  # what gates share is made once
             for k in range(0, self.n_gates, gates):
                 some = slice(k, min(k + gates, self.n_gates))
@@ -179,7 +179,7 @@ class MomentOperator(NeuronsByBatch):
     def forward(self, stack: Stack) -> Tensor:
         out = self.space.zeros(*self.output_shape)
         packed = self._packed(stack)
-        for rows, columns, moments in self._tiles():
+        for rows, columns, moments in self._tiles(iter):
             out[rows] += self._read(rows, moments @ packed[columns])
         return out
 
@@ -194,7 +194,7 @@ class MomentOperator(NeuronsByBatch):
 
     def _slope(self, residual: Tensor) -> Stack:
         packed = self.space.zeros(self.width * self.outputs, self.n_gates * self.row_numbers)
-        for rows, columns, moments in self._tiles():
+        for rows, columns, moments in self._tiles(deadline.paced):
             queries, part = self.queries(rows), residual[rows]
             if queries is not None:
                 part = queries.transpose(1, 2) @ part.reshape(*queries.shape[:2], self.outputs)

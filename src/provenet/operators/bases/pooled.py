@@ -17,13 +17,14 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
-from provenet import batches, memory
+from provenet import batches, deadline, memory
 from provenet.operators.bases.base import Operator
 from provenet.operators.bases.batched import BatchedOperator
 from provenet.operators.bases.features import FeatureOperator, narrowed
 from provenet.variable import Factors, Stack
 
 _KEEP_SHARE = 0.15  # of the free memory, for features above `batches.KEPT`
+_LIMIT_PARTS = 3  # of a limit, if there is one: features take one at most
 
 
 class PooledOperator(BatchedOperator):
@@ -66,7 +67,7 @@ class PooledOperator(BatchedOperator):
         needed = self._feature_bytes
         if not self._keeps or needed > batches.MOST_KEPT:
             return False
-        return needed <= batches.KEPT or memory.fits(needed, _KEEP_SHARE)
+        return needed <= batches.share(_LIMIT_PARTS) and (needed <= batches.KEPT or memory.fits(needed, _KEEP_SHARE))
 
     @property
     def _feature_numbers(self) -> int:
@@ -106,7 +107,8 @@ class PooledOperator(BatchedOperator):
         if self.kept is not None:
             return self.kept.adjoint(residual)
         total = self.new_stack()
-        for rows in batches.slices(self.n, self._feature_numbers, batches.BLOCK, self.dtype.itemsize):
+        some = batches.slices(self.n, self._feature_numbers, batches.BLOCK, self.dtype.itemsize)
+        for rows in deadline.paced(some):
             total += self._on(self.features(rows)).adjoint(residual[rows])
         return total
 

@@ -11,7 +11,7 @@ from abc import abstractmethod
 import torch
 from torch import Tensor
 
-from provenet import batches
+from provenet import batches, deadline
 from provenet.operators.bases.base import Backward
 from provenet.operators.bases.pooled import PooledOperator
 from provenet.operators.bases.samples import SampledOperator
@@ -98,7 +98,7 @@ class FourierOperator(SampledOperator):
 
     def adjoint(self, residual: Tensor) -> Stack:
         totals: list[Tensor | int] = [0] * -(-self.outputs // _OUTPUTS)
-        for rows in self.batches(self.stack_numbers()):
+        for rows in deadline.paced(self.batches(self.stack_numbers())):
             for number, part in enumerate(residual[rows].split(_OUTPUTS, -1)):
                 totals[number] = totals[number] + self._correlate_back(rows, self.spread_gates(rows, part))
         columns = self._columns(torch.cat([torch.as_tensor(total) for total in totals], 2))

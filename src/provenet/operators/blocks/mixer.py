@@ -10,12 +10,12 @@ Of the sums over gates, tokens and features one long one goes into a matmul; X岬
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.operators.bases.base import Operator
 from provenet.operators.bases.batched import BatchedOperator
 from provenet.operators.bases.features import FeatureOperator, narrowed
@@ -143,19 +143,20 @@ class MixerMeanOperator(MixerOperator):
     def sample_sizes(self) -> Tensor:
         return self.input_sizes() * self.s**-0.5
 
-    def _parts(self, rows: slice) -> Iterator[tuple[slice, Tensor, Tensor]]:
-        """Some features, their gates over s (F, b, P路s) and X's columns (F, b, s)."""
-        columns = self.batch(rows).permute(2, 0, 1)
-        for start in range(0, self.d, _FEATURES):
-            some = slice(start, min(start + _FEATURES, self.d))
-            gates = (
-                self.gates(rows)[..., some].permute(3, 1, 0, 2).to(self.dtype, memory_format=torch.contiguous_format)
-            )
-            yield some, gates.flatten(2).div_(self.s), columns[some]
+    @property
+    def _groups(self) -> list[slice]:
+        """Features that are gone through together."""
+        return [slice(start, min(start + _FEATURES, self.d)) for start in range(0, self.d, _FEATURES)]
+
+    def _part(self, rows: slice, some: slice) -> tuple[Tensor, Tensor]:
+        """Of some features, their gates over s (F, b, P路s) and X's columns (F, b, s)."""
+        gates = self.gates(rows)[..., some].permute(3, 1, 0, 2).to(self.dtype, memory_format=torch.contiguous_format)
+        return gates.flatten(2).div_(self.s), self.batch(rows)[..., some].permute(2, 0, 1)
 
     def stack_outputs(self, rows: slice, stack: Stack) -> Tensor:
         out = self.space.zeros(rows.stop - rows.start, self.outputs)
-        for some, gates, x in self._parts(rows):
+        for some in self._groups:
+            gates, x = self._part(rows, some)
             blocks = self._read(stack)[..., some, :].permute(3, 0, 1, 2, 4).reshape(len(x), -1, self.s * self.outputs)
             mixed = torch.bmm(gates, blocks).unflatten(2, (self.s, self.outputs))
             out += torch.matmul(x.unsqueeze(2), mixed).squeeze(2).sum(0)
@@ -163,12 +164,13 @@ class MixerMeanOperator(MixerOperator):
 
     def adjoint(self, residual: Tensor) -> Stack:
         stack = self.new_stack()
-        for rows in self.batches(self.stack_numbers()):
-            for some, gates, x in self._parts(rows):
-                outer = (x.unsqueeze(3) * residual[rows].unsqueeze(1)).flatten(2)  # (F, b, s路c)
-                slope = torch.bmm(gates.transpose(1, 2), outer)
-                parts = slope.view(len(x), self.n_gates, self.s, self.s, self.outputs)
-                self._read(stack)[..., some, :] += parts.permute(1, 2, 3, 0, 4)
+        every = [(rows, some) for rows in self.batches(self.stack_numbers()) for some in self._groups]
+        for rows, some in deadline.paced(every):
+            gates, x = self._part(rows, some)
+            outer = (x.unsqueeze(3) * residual[rows].unsqueeze(1)).flatten(2)  # (F, b, s路c)
+            slope = torch.bmm(gates.transpose(1, 2), outer)
+            parts = slope.view(len(x), self.n_gates, self.s, self.s, self.outputs)
+            self._read(stack)[..., some, :] += parts.permute(1, 2, 3, 0, 4)
         return stack
 
     def _fill_first(self, right: Tensor, gate: Tensor, columns: Tensor) -> None:
@@ -245,7 +247,7 @@ class MixerTokensOperator(MixerOperator):
     def adjoint(self, residual: Tensor) -> Stack:
         stack = self.new_stack()
         parts = self._read(stack)
-        for rows in self.batches(self.stack_numbers()):
+        for rows in deadline.paced(self.batches(self.stack_numbers())):
             x = self.batch(rows)
             if self.patterns is None:
                 slope = x.flatten(1).T @ residual[rows].flatten(1)

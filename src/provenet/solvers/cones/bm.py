@@ -106,8 +106,13 @@ class ConeBM(Method[ConeBMState]):
 
     def step(self, program: Program[ConeGauge], state: ConeBMState) -> ConeBMState:
         """Rounds, until one gains too little to be far from the end: before that no bound is worth its time."""
-        for _ in range(self.rounds):
-            before, state = state.place.value, self._round(program, state)
+        for round_ in range(self.rounds):
+            try:
+                before, state = state.place.value, self._round(program, state)
+            except deadline.TooLong:
+                if round_ == 0:
+                    raise
+                break
             if state.exhausted or before - state.place.value <= _FAR * abs(before) or deadline.over():
                 break
         return state
@@ -125,7 +130,12 @@ class ConeBM(Method[ConeBMState]):
             if at.factors.n_neurons == 0:
                 stuck = True
                 break
-            move = face_step(program, program.gauge.region, at, damping, self.newton)
+            try:
+                move = face_step(program, program.gauge.region, at, damping, self.newton)
+            except deadline.TooLong:
+                if escaped is None:
+                    raise
+                return ConeBMState(at, damping, seen=state.seen)
             there = best_amplitudes(program, place(program, move.place.factors.balanced()))
             gain, damping, stuck = at.value - there.value, move.damping, move.stuck
             best, at = max(best, gain), there

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet.cones import Region, project
-from provenet.cones.projection import Projection, take
+from provenet.cones.projection import Projection, take, touched
 from provenet.variable import Factors
 
 _TIGHT = 1e-8  # of ‖u‖: a unit row with so little slack is a wall that u touches
@@ -26,13 +27,13 @@ class Walls:
         return Walls(torch.cat([self.normals, other.normals], dim=1))
 
     def face(self, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Projections (N, p, p) on the walls' intersection, and the shortest steps (N, p) from u (N, p) to it."""
+        """What is across the walls' intersection, orthonormal rows or zeros (N, m, p), and the shortest steps (N, p) to
+        it from u (N, p)."""
         U, sigma, Vh = torch.linalg.svd(self.normals, full_matrices=False)
         kept = sigma > _SAME
         basis = Vh * kept[:, :, None]
-        along = torch.eye(u.shape[1], dtype=u.dtype) - torch.bmm(basis.mT, basis)
         height = torch.bmm(U.mT, torch.bmm(self.normals, u[:, :, None])).squeeze(2)
-        return along, -torch.bmm(basis.mT, (height / sigma.clamp_min(_SAME))[:, :, None]).squeeze(2)
+        return basis, -torch.bmm(basis.mT, (height / sigma.clamp_min(_SAME))[:, :, None]).squeeze(2)
 
 
 def walls_of(region: Region, found: Projection) -> Walls:
@@ -61,6 +62,13 @@ def descent(region: Region, factors: Factors, slope: Tensor) -> tuple[Tensor, Wa
     """
     p = factors.left.shape[1]
     size = torch.linalg.vector_norm(factors.left, dim=1, keepdim=True)
-    tight = region.slack(factors.left, factors.gate) <= _TIGHT * size
-    bent = project(region.rows, region.signs[factors.gate] * tight, -slope[:, :p])
-    return torch.cat([bent.point, -slope[:, p:]], dim=1), walls_of(region, bent)
+
+    def bent(some: slice) -> Projection:
+        signs = region.signs[factors.gate[some]]
+        tight = touched(region.rows, signs, factors.left[some], _TIGHT * size[some])
+        return project(region.rows, tight, -slope[some, :p])
+
+    found = Projection.of_all(
+        [bent(some) for some in batches.slices(factors.n_neurons, region.rows.shape[0], batches.BASIS)]
+    )
+    return torch.cat([found.point, -slope[:, p:]], dim=1), walls_of(region, found)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.cones import Region, project
+from provenet.cones.projection import least
 from provenet.problem import Program
 from provenet.solvers.cones.face_model import FaceModel
 from provenet.solvers.cones.faces import Walls, descent, feasible, walls_of
@@ -97,7 +98,8 @@ def _landed(program: Program, region: Region, factors: Factors, step: Tensor) ->
     p = factors.left.shape[1]
     left = factors.left + step[:, :p]
     size = torch.linalg.vector_norm(left, dim=1)
-    out = torch.nonzero(region.slack(left, factors.gate).amin(1) < -_TOUCH * size).flatten()
+    worst, _ = least(region.rows, region.signs[factors.gate], left)
+    out = torch.nonzero(worst < -_TOUCH * size).flatten()
     if out.numel():
         left = left.index_copy(0, out, feasible(region, left[out], factors.gate[out]).point)
     return place(program, Factors(left, factors.right + step[:, p:], factors.gate))
@@ -145,10 +147,10 @@ def _rounds(
     best: tuple[Place, float] | None = None
     landed = None
     for _ in range(_ROUNDS):
-        along, onto = walls.face(factors.left)
+        across, onto = walls.face(factors.left)
         lift = torch.cat([onto, torch.zeros_like(factors.right)], dim=1)
         bend = model.product(lift, coupled).add_(lift, alpha=damping)
-        step = model.solve(slope + bend, damping, coupled, along)
+        step = model.solve(slope + bend, damping, coupled, across)
         if step is None:
             return best
         step = step + lift

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.problem import Program
 from provenet.solvers.neurons.place import Place
 from provenet.variable import Factors
@@ -23,10 +24,11 @@ class Model(ABC):
         """H·step."""
 
     @abstractmethod
-    def solve(self, slope: Tensor, damping: float, coupled: bool, face: Tensor | None = None) -> Tensor | None:
+    def solve(self, slope: Tensor, damping: float, coupled: bool, across: Tensor | None = None) -> Tensor | None:
         """−(H + damping·I)⁻¹ slope; None where that matrix is not positive definite.
 
-        ``face`` (N, p, p): a projection for each neuron's first layer; the step solves among those that stay in it.
+        ``across`` (N, m, p): orthonormal rows, or zeros, that no neuron's first layer may move along; the step solves
+        among those that do not.
         """
 
 
@@ -44,7 +46,7 @@ class DenseModel(Model):
         out = (self._matrix @ step.flatten()).view_as(step)
         return out + _couple(self._coupling, step) if coupled else out
 
-    def solve(self, slope: Tensor, damping: float, coupled: bool, face: Tensor | None = None) -> Tensor | None:
+    def solve(self, slope: Tensor, damping: float, coupled: bool, across: Tensor | None = None) -> Tensor | None:
         damped = self._matrix.clone()
         damped.diagonal().add_(damping + self._rounding)
         if coupled:
@@ -52,7 +54,7 @@ class DenseModel(Model):
             blocks, neuron = damped.view(count, width, count, width), torch.arange(count)
             blocks[neuron, : self._p, neuron, self._p :] += self._coupling
             blocks[neuron, self._p :, neuron, : self._p] += self._coupling.transpose(1, 2)
-        free = None if face is None else _Free(face, slope.shape[1])
+        free = None if across is None else _Free(across, slope.shape[1])
         right = slope.flatten()
         if free is not None:
             damped, right = free.matrix(damped), free.vector(right)
@@ -66,14 +68,16 @@ class DenseModel(Model):
 class _Free:
     """Coordinates in which each neuron's first layer moves along its face only: fewer unknowns, a smaller system."""
 
-    def __init__(self, face: Tensor, width: int):
-        """face (N, p, p): projections.  width: p + q."""
-        self._shape = len(face), width
+    def __init__(self, across: Tensor, width: int):
+        """across (N, m, p): orthonormal rows, or zeros.  width: p + q."""
+        N, _, p = across.shape
+        self._shape = N, width
+        face = torch.eye(p, dtype=across.dtype) - torch.bmm(across.mT, across)
         along, turn = torch.linalg.eigh(face)  # an orthonormal basis: across the face, then along it
-        self._turn = torch.eye(width, dtype=face.dtype).repeat(len(face), 1, 1)
-        self._turn[:, : face.shape[1], : face.shape[1]] = turn
+        self._turn = torch.eye(width, dtype=face.dtype).repeat(N, 1, 1)
+        self._turn[:, :p, :p] = turn
         kept = torch.ones(self._shape, dtype=torch.bool)
-        kept[:, : face.shape[1]] = along > 0.5
+        kept[:, :p] = along > 0.5
         self._kept = torch.nonzero(kept.flatten()).flatten()
 
     def matrix(self, full: Tensor) -> Tensor:
@@ -94,7 +98,8 @@ class _Free:
 
 
 class ProductModel(Model):
-    """Conjugate gradients on products; stopped early, or at negative curvature, the step still descends."""
+    """Conjugate gradients on products; stopped early, by a deadline too, or at negative curvature, the step still
+    descends."""
 
     def __init__(self, program: Program, at: Place, steps: int):
         self._program, self._at, self._steps = program, at, steps
@@ -121,12 +126,12 @@ class ProductModel(Model):
         moves = Factors(step[:, :p], step[:, p:], self._at.factors.gate)
         return torch.cat(self._program.operator.adjoint_factors(self._theta, moves), dim=1)
 
-    def solve(self, slope: Tensor, damping: float, coupled: bool, face: Tensor | None = None) -> Tensor | None:
-        residual = -on_faces(face, slope)
+    def solve(self, slope: Tensor, damping: float, coupled: bool, across: Tensor | None = None) -> Tensor | None:
+        residual = -on_faces(across, slope)
         norm = start = float(torch.linalg.vector_norm(residual))
         step, direction = torch.zeros_like(slope), residual.clone()
         for _ in range(self._steps):
-            image = on_faces(face, self.product(direction, coupled)).add_(direction, alpha=damping)
+            image = on_faces(across, self.product(direction, coupled)).add_(direction, alpha=damping)
             curvature = float((direction * image).sum())
             if curvature <= 0:
                 return step if bool(step.any()) else None
@@ -134,18 +139,19 @@ class ProductModel(Model):
             step.add_(direction, alpha=length)
             residual.add_(image, alpha=-length)
             before, norm = norm, float(torch.linalg.vector_norm(residual))
-            if norm <= _CG_TOLERANCE * start:
+            if norm <= _CG_TOLERANCE * start or deadline.over():
                 break
             direction = residual + (norm / before) ** 2 * direction
         return step
 
 
-def on_faces(face: Tensor | None, step: Tensor) -> Tensor:
-    """(P_j du_j, dv_j) for projections (N, p, p)."""
-    if face is None:
+def on_faces(across: Tensor | None, step: Tensor) -> Tensor:
+    """(du_j − B_jᵀB_j du_j, dv_j) for orthonormal rows B_j, or zeros, (N, m, p)."""
+    if across is None:
         return step
-    p = face.shape[1]
-    return torch.cat([torch.bmm(face, step[:, :p, None]).squeeze(2), step[:, p:]], dim=1)
+    p = across.shape[2]
+    off = torch.bmm(across.mT, torch.bmm(across, step[:, :p, None])).squeeze(2)
+    return torch.cat([step[:, :p] - off, step[:, p:]], dim=1)
 
 
 def coupling(program: Program, at: Place) -> Tensor:
