@@ -26,8 +26,6 @@ MISSING = [
     ("head", "gone.csv"),
     ("head", "here", "--judge=gone.csv"),
     ("layerwise", "gone.csv"),
-    ("reproduce", "whitened-svd", "--data", "gone.csv"),
-    ("bench", "--images", "gone.csv"),
 ]
 FINE = [
     ("fit", "here"),

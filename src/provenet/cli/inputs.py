@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from itertools import pairwise
 from pathlib import Path
 
 from provenet.data.sets import WHERE
@@ -23,7 +24,7 @@ INPUTS = {
     "layerwise": (1, f"{WHERE}."),
 }
 # options whose values are inputs, of any command
-OPTIONS = ("--data", "--images", "--judge", "--like", "--test")
+OPTIONS = ("--judge", "--like", "--test")
 
 
 class Missing(Exception):
@@ -54,7 +55,7 @@ def _certain(arguments: Sequence[str]) -> Iterator[str]:
 
 
 def _by_option(arguments: Sequence[str]) -> Iterator[str]:
-    for each, following in zip(arguments, [*arguments[1:], ""], strict=True):
+    for each, following in pairwise([*arguments, ""]):
         name, given, value = each.partition("=")
         if name in OPTIONS and (given or following):
             yield value if given else following

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provenet.data import cifar, idx
+from provenet.data.arrays import read_arrays
 from provenet.data.sets import WHERE
 
 _PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
@@ -78,11 +78,9 @@ def _idx(folder: Path) -> ImageSet:
 
 
 def _npz(path: Path) -> ImageSet:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            held = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: it is no NPZ file of plain arrays ({error}).") from None
+    if path.suffix.lower() != ".npz":
+        raise ValueError(f"{path}: images are read from an NPZ file, or from a folder. {WHERE}.")
+    held = read_arrays(path)
     if "y" not in held:
         raise ValueError(f"{path}: labels are missing; an NPZ file holds X and y, and may hold X_test and y_test.")
     if "X" not in held:
