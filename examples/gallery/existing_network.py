@@ -6,6 +6,7 @@ on: is there a network of the same kind, of any width, with a lower objective?
 """
 
 # %%
+import matplotlib.pyplot as plt
 import numpy as np
 import torch
 
@@ -44,6 +45,14 @@ for (width, seed), certificate in judged.items():
     above = certificate.primal / floor - 1
     print(f"{width:2d} units, seed {seed}: objective {certificate.primal:.2f}, at most {above:.1%} above the best")
 print(f"no ReLU network is below {floor:.2f}  (scope: {certificate.scope})")
+
+figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")
+names = [f"{width} units,\nseed {seed}" for width, seed in judged]
+axes.bar(names, [certificate.primal for certificate in judged.values()], color="#d9822b", width=0.5)
+axes.axhline(floor, color="#3b6fb6", label="no ReLU network of any width is below this")
+axes.set(ylabel="training objective", ylim=(0.8 * floor, None))
+axes.legend(frameon=False)
+plt.show()
 
 # %%
 # ## And a better one

@@ -26,28 +26,27 @@ X_train, X_test, y_train, y_test = train_test_split(X, y, test_size=0.3, stratif
 # %%
 # ## One fit
 #
-# No learning rate, no number of epochs. `"trained"` gates are the units of a ReLU network that is trained for a
-# moment: where gates lie decides how well the network predicts, and these lie well. A β given as a share of β_max
-# means the same on every table; from β_max on the network is zero.
+# No learning rate, no number of epochs. Gates are the units of a ReLU network that is trained for a moment; β, the
+# weight decay, is chosen by short trainings. `beta="0.02max"` would be a share of β_max, from which on it is zero.
 
 # %%
-settings = {"gates": "trained", "n_gates": 50, "fit_intercept": "free", "tol": 1e-3}
-model = pn.ProvenClassifier(beta="0.02max", **settings).fit(X_train, y_train)
+model = pn.ProvenClassifier().fit(X_train, y_train)
 print(f"test accuracy {model.score(X_test, y_test):.3f}, {len(model.network_.first)} neurons")
 print(model.certificate_)
 
 # %%
 # ## Which β?
 #
-# `ProvenClassifierCV` follows β from large to small on every fold and refits at the best. The scores of every fold
-# are in `cv_scores_`.
+# `ProvenClassifierCV` follows β from large to small on every fold, for linear and for ReLU networks, and refits the
+# best. What each was worth is in `candidates_`.
 
 # %%
-chosen = pn.ProvenClassifierCV(betas=8, beta_ratio=3e-3, cv=3, **settings).fit(X_train, y_train)
-print(f"beta {chosen.beta_:.3g}, test accuracy {chosen.score(X_test, y_test):.3f}")
+chosen = pn.ProvenClassifierCV(cv=3).fit(X_train, y_train)
+print(f"{chosen.activation_}, beta {chosen.beta_:.3g}, test accuracy {chosen.score(X_test, y_test):.3f}")
 
 figure, axes = plt.subplots(figsize=(7, 3.6), layout="constrained")
-axes.semilogx(chosen.betas_, chosen.cv_scores_.mean(axis=0), "o-", color="#3b6fb6")
+for tried, color in zip(chosen.candidates_, ("#222222", "#3b6fb6"), strict=True):
+    axes.semilogx(tried.betas, tried.scores.mean(axis=0), "o-", color=color, label=tried.activation)
 axes.axvline(chosen.beta_, color="#d9822b", linestyle="--", label="chosen")
 axes.set(xlabel="β", ylabel="accuracy, mean of three folds", title="Validation along the path")
 axes.legend(frameon=False)

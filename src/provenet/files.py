@@ -18,8 +18,11 @@ _OURS = re.compile(r"^\..+\.tmp-(\d+)-(\d+)-\w+$")  # .NAME.tmp-MACHINE-PROCESS-
 
 def write_atomically(path: Path, content: bytes) -> None:
     """All of ``content`` or nothing: a temporary file beside ``path``, flushed to disk, then renamed over it."""
-    sweep(path.parent)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_prefix(path.name))
+    try:
+        sweep(path.parent)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_prefix(path.name))
+    except OSError as error:
+        raise _unwritable(path, error) from None
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -56,9 +59,13 @@ def check_writable(target: Path) -> None:
     try:
         handle, probe = tempfile.mkstemp(dir=there, prefix=_prefix("probe"))
     except OSError as error:
-        raise type(error)(error.errno, f"{target}: nothing can be written there ({error.strerror})") from None
+        raise _unwritable(target, error) from None
     os.close(handle)
     Path(probe).unlink(missing_ok=True)
+
+
+def _unwritable(target: Path, error: OSError) -> OSError:
+    return type(error)(f"{target}: nothing can be written there ({error.strerror}); choose another place.")
 
 
 def check_regular(path: Path, links: bool = True) -> int:

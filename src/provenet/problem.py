@@ -117,12 +117,31 @@ class Units(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Problem:
-    """A statement on data X, Y (in ``loss``), in the data's own units; ``program`` is the same in normalised ``units``.
+    """A statement on data, in the data's own units; what `formulate` makes and `solve` takes.
 
-    ``mask`` (n, s) says which tokens count, None: all.  ``growth``: how many gates `solve` may let it grow to, in each
-    group of features; None: it has those it has.  ``scaling``: X and Y are standardised, from raw ones, by this; what
-    is penalised are weights of standardised features, and objectives are in units of standardised targets.
-    ``memory``: where samples are in shards, of which X reads some at a time, what it takes; printed, in words.
+    Parameters
+    ----------
+    statement : Statement
+        What is minimised: block, activation, readout, loss, β, penalty.
+    X : Tensor
+        Samples, standardised where ``scaling`` says so.
+    mask : Tensor (n, s), optional
+        Which tokens count; None: all.
+    loss : Loss
+        The loss, with the targets Y and the samples' weights.
+    gates : Gates
+        Gate vectors and what they open.
+    program : Program
+        The same in normalised ``units``: what a method sees.
+    units : Units
+        What one unit of the program is in the user's.
+    growth : int, optional
+        How many gates `solve` may let it grow to, in each group of features; None: it has those it has.
+    scaling : Scaling, optional
+        X and Y are standardised, from raw ones, by this: what is penalised are weights of standardised features, and
+        objectives are in units of standardised targets.
+    memory : MemoryPlan, optional
+        Where samples are in shards, of which X reads some at a time, what it takes; printed, in words.
     """
 
     statement: Statement

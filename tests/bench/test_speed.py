@@ -102,6 +102,9 @@ def test_tables() -> None:
     whole = page("small", "provenet bench", [STANDING], {"away": "no folder."}, "small.png")
     assert "- away: no folder." in whole
     assert "(small.png)" in whole
+    assert "## Regret" in whole
+    alone = Standing.of(TINY, [trial("auto", 1e-2, 1.0, 1e-3, True)])
+    assert "## Regret" not in page("small", "provenet bench", [alone], {}, "small.png")
 
 
 @pytest.mark.parametrize("suite", SUITES)

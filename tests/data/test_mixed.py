@@ -62,12 +62,12 @@ def test_only_what_was_trained_on_is_learnt(table: Table) -> None:
 
 
 def test_one_without_the_other(table: Table, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"'city', line 2: 'Rome' is not a number; encode .*--one-hot"):
+    with pytest.raises(ValueError, match=r"'city', line 2: 'Rome' is not a number; make .*--one-hot"):
         fitted(table, Asked(impute=True))
-    with pytest.raises(ValueError, match=r"'age', line 3: the value is missing; fill it \(--impute\)"):
+    with pytest.raises(ValueError, match=r"'age', line 3: the value is missing; fill it \(fit --impute\)"):
         fitted(table, Asked(one_hot=True))
     (tmp_path / "gap.csv").write_text("a,b\nx,1\n,2\n")
-    with pytest.raises(ValueError, match=r"'a', line 3: the value is missing; fill it \(--impute\)"):
+    with pytest.raises(ValueError, match=r"'a', line 3: the value is missing; fill it \(fit --impute\)"):
         fitted(read_table(tmp_path / "gap.csv"), Asked(one_hot=True))
 
 

@@ -159,7 +159,7 @@ def test_all_bad_columns_at_once(csv):
     table = read_table(csv("a,b,c,d\n1,x,3,4\n1,2,,4\n"))
     with pytest.raises(ValueError, match=r"2 of 4 columns .*'b', line 2: 'x' is .*; .*'c', line 3: the value"):
         table.matrix(["a", "b", "c", "d"])
-    with pytest.raises(ValueError, match=r"column 'b', line 2: 'x' is not a number; encode"):
+    with pytest.raises(ValueError, match=r"column 'b', line 2: 'x' is not a number; make"):
         table.matrix(["a", "b", "d"])
 
 

@@ -20,8 +20,12 @@ from provenet.operators import MomentOperator, attention_operator
 class SelfAttention(AttentionScale, Block):
     """(X W₁ Xᵀ, gated by 1{X G Xᵀ ≥ 0}) X W₂.
 
-    AT and BM leave out the 1/√d of transformers, and so does ``scale=None``; settings as in `AttentionScale`.
     Numbers of tokens may vary by a mask: tokens that are not there are zero tokens, and ``mean`` does not count them.
+
+    Parameters
+    ----------
+    scale : None or "sqrt_d"
+        None leaves X W₁ Xᵀ as it is, like AT and BM; "sqrt_d" divides it by √d, as transformers do.
     """
 
     name = "attention"

@@ -21,9 +21,25 @@ _TABLE_SHARE = 0.1  # of the free memory: a table of all patches may take so muc
 
 @dataclass(frozen=True)
 class CNN(Convolution, Block):
-    """A convolution over sequences (n, channels, length) or images (n, channels, height, width), pooled; settings as in
-    `Convolution`.  A neuron has u (channels, kernel), a bias with ``fit_intercept``, and V (c, a); average pooling
-    averages, it does not sum."""
+    """A convolution over sequences (n, channels, length) or images (n, channels, height, width), pooled.
+
+    A neuron has u (channels, kernel), a bias with ``fit_intercept``, and V (c, a); average pooling averages, it does
+    not sum.
+
+    Parameters
+    ----------
+    kernel, stride, dilation : int or one a dimension
+        How large the kernel is, how far it moves, and how far its entries are apart.
+    padding : int or one a dimension
+        Zeros on both sides.
+    pool : int, one a dimension, or matrix (a, K)
+        A grid of cells, each the average of its positions (not the sum that BM eq. 7 and CP eq. 6 write): 1 is the
+        global average, 2 means 2 × 2 cells on images, row-major.  Cells are those of torch's AdaptiveAvgPool: cell i of
+        m takes the positions from ⌊iK/m⌋ up to ⌈(i+1)K/m⌉ of K, so that neighbours share one where m does not divide K.
+        Or a matrix of your own, positions row-major.
+    fit_intercept : bool, default False
+        Every patch gets a last entry of one, so that a neuron has a bias, penalised like its other weights.
+    """
 
     name = "cnn"
     degree = 1

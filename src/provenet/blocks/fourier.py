@@ -22,7 +22,10 @@ from provenet.operators.wrappers.repeated import RepeatedOperator
 class FNO(OnGrid, Block):
     """u is (s, d), v (c,): h[t] = Σ_τf X[(t+τ) mod s, f] u[τ, f], output h vᵀ.
 
-    On a ``grid`` (height, width), tokens row-major, the shift is cyclic in both directions; None: a sequence.
+    Parameters
+    ----------
+    grid : (height, width), optional
+        How tokens lie, row-major; the shift is cyclic in both directions.  None: a sequence.
     """
 
     name = "fno"
@@ -79,7 +82,15 @@ class FNO(OnGrid, Block):
 
 @dataclass(frozen=True)
 class BFNO(InGroups, FNO):
-    """An FNO in ``groups``: d/groups features of group b into the c/groups outputs of group b."""
+    """An FNO in ``groups``: d/groups features of group b into the c/groups outputs of group b.
+
+    Parameters
+    ----------
+    grid : (height, width), optional
+        How tokens lie, row-major; the shift is cyclic in both directions.  None: a sequence.
+    groups : int, default 1
+        Into so many groups features and outputs are divided; it divides the number of both.
+    """
 
     name = "bfno"
     module = modules.BFNO

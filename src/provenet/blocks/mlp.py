@@ -16,7 +16,13 @@ from provenet.operators import MLPOperator
 
 @dataclass(frozen=True)
 class MLP(Block):
-    """With ``fit_intercept`` X gets a last column of ones; its weights, the bias, are penalised like the others."""
+    """Two layers on the rows of a table, X (n, d).
+
+    Parameters
+    ----------
+    fit_intercept : bool, default False
+        X gets a last column of ones; its weights, the bias, are penalised like the others.
+    """
 
     fit_intercept: bool = False
 

@@ -63,8 +63,15 @@ class TokenBlock(Block):
 
 @dataclass(frozen=True)
 class PoolFormer(Neighbourhood, TokenBlock):
-    """h(X) = PX: each token's ``window`` × ``window`` neighbourhood on the grid, averaged; cells beyond the grid's edge
-    do not count.  Settings as in `Neighbourhood`."""
+    """h(X) = PX: each token's ``window`` × ``window`` neighbourhood on the grid, averaged; then two layers.
+
+    Parameters
+    ----------
+    grid : (height, width), optional
+        How tokens lie, row-major.  None: a square.
+    window : int, default 3
+        The side of a neighbourhood, odd; cells beyond the grid's edge do not count.
+    """
 
     name = "poolformer"
     module = modules.PoolFormer
@@ -93,8 +100,14 @@ class FNet(TokenBlock):
 
 @dataclass(frozen=True)
 class TokenMap(TokenBlock):
-    """h(X) by a ``function`` of yours, (n, s, d) → (n, s', p), of each sample by itself (AT eq. 160).  It has no
-    weights to train, and is taken as it computes in float64."""
+    """Two layers behind h(X) by a function of yours (AT eq. 160).
+
+    Parameters
+    ----------
+    function : callable
+        (n, s, d) → (n, s', p), each sample by itself.  It has no weights to train, and is taken as it computes in
+        float64.
+    """
 
     function: Callable[[Tensor], Tensor]
 

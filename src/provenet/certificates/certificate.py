@@ -36,16 +36,45 @@ class Standing(Word):
 class Certificate:
     """primal − p* ≤ gap, for the best p* any network of ``scope`` reaches on this data.
 
-    ``theorem_bound`` is BM Thm 3.4's (polar_max/β − 1)₊ and ``conditions`` its companions: reported, never relied on.
-    ``method`` says over what ``polar_max`` was bounded: "gates", one after the other, for ReLU all arrangements if the
-    scope says so; or all u at once.  ``penalty``: the norms (C, R) of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²) in the objective.
-    ``free_intercept``: those networks have outputs with any constant added, which costs nothing.
-    ``biases``: of a module that was judged by itself, what the penalty on its biases is taken to be.
-    ``dual_of``: whose dual point it is: the gradient at the "network" itself, at a "solved network", or the best of the
-    "run" that found the network; the latter is ``theta`` (n, …, c), in the user's units of loss by output.
-    ``standardized``: it is of a problem on standardised data, whose penalty is on weights of standardised features and
-    whose objective is in units of standardised targets.
-    ``better``: a network with a lower objective, if one was found; see `improve`.
+    ``theorem_bound`` is BM Thm 3.4's (polar_max/β − 1)₊: reported, never relied on.
+
+    Parameters
+    ----------
+    primal : float
+        The network's objective, from its own forward pass in float64.
+    dual : float
+        No network of ``scope`` has an objective below it.
+    polar_max : float
+        How hard the strongest neuron pulls at the network's dual point, at most; β where it is optimal.
+    beta : float
+        Of the problem.
+    scope : Scope
+        Of which networks it speaks: "linear", "fixed_gates" or "all_arrangements".
+    bound : BoundKind
+        How polars were bounded: "exact" up to rounding, "deterministic" or "probabilistic".
+    tol : float
+        The relative gap at which ``status`` says "certified".
+    conditions : dict
+        Companions of BM Thm 3.4: reported, never relied on.
+    method : str
+        Over what ``polar_max`` was bounded: "gates", one after the other, for ReLU all arrangements if the scope says
+        so; or all u at once.
+    penalty : (C, R)
+        The norms of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²) in the objective.
+    dual_of : str
+        Whose dual point it is: the gradient at the "network" itself, at a "solved network", or the best of the "run"
+        that found the network.
+    standardized : bool
+        It is of a problem on standardised data: the penalty is on weights of standardised features, and the objective
+        in units of standardised targets.
+    free_intercept : bool
+        Networks of the scope have outputs with any constant added, which costs nothing.
+    biases : str
+        Of a module that was judged by itself, what the penalty on its biases is taken to be.
+    theta : Tensor, optional
+        The dual point (n, …, c) of a run, in the user's units of loss by output.
+    better : module, optional
+        A network with a lower objective, if one was found; see `improve`.
     """
 
     primal: float

@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from provenet import __version__
 from provenet.cli import kept, ready_to_work
 from provenet.cli.console import FAILED, WRONG_USE, complain
+from provenet.cli.inputs import Missing, check_inputs
 
 # what --help says of each, without importing it; the first lines of their docstrings
 COMMANDS = {
@@ -47,7 +48,10 @@ class _Commands(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name, command, rest = super().resolve_command(ctx, args)
-        return name, None if command is None or name is None else _imported(name), rest
+        if command is None or name is None:
+            return name, None, rest
+        check_inputs(name, rest)
+        return name, _imported(name), rest
 
     def invoke(self, ctx: Any) -> Any:
         kept.begin()
@@ -58,6 +62,9 @@ class _Commands(TyperGroup):
         except KeyboardInterrupt as stop:  # a fit, a search and a path that have begun return what they have instead
             complain(f"interrupted, {kept.told()}. {stop}".rstrip())
             raise typer.Exit(FAILED) from None
+        except Missing as error:
+            complain(str(error))
+            raise typer.Exit(WRONG_USE) from None
         except (ValueError, OSError, MemoryError, ImportError) as error:  # ImportError: an extra is not installed
             complain(str(error) or type(error).__name__)
             raise typer.Exit(WRONG_USE if isinstance(error, _wrong_uses()) else FAILED) from None

@@ -107,6 +107,8 @@ def fit(
             f"rows of {file.data.name} are read in shards, and none are kept apart; leave it out.",
             param_hint="--holdout" if cv is None else "--cv",
         )
+    if cv is not None and cv > len(fitting.data.X):
+        raise typer.BadParameter(f"{cv} folds of {len(fitting.data.X)} rows cannot be made.", param_hint="--cv")
     if holdout is not None:
         fitting, kept_out = fitting.held_out(holdout, network.seed)
     estimator, dataset = fitting.estimator, fitting.data

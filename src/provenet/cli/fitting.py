@@ -96,6 +96,10 @@ def prepare(
     if task == "regression":
         more.pop("class_weight", None)
     y = data.y if task == "classification" else _as_numbers(file.data, data.y)
+    if task == "classification" and len(kinds := np.unique(y)) == 1:
+        raise ValueError(
+            f"{file.data}: the target has one class only, {kinds.tolist()[0]!r}; a classifier needs two or more."
+        )
     outputs = _outputs(y, task, network.loss, block.readout)
     check_fits(chosen, data.X, outputs)
     check_mask(file.data, chosen, data.mask)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provenet.data import cifar, idx
+from provenet.data.arrays import read_arrays
+from provenet.data.sets import WHERE
 
 _PICTURES = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff"}
-_WHERE = (
-    "Fashion-MNIST, four idx files: github.com/zalandoresearch/fashion-mnist; MNIST: "
-    "ossci-datasets.s3.amazonaws.com/mnist; "
-    "CIFAR-10 and CIFAR-100: www.cs.toronto.edu/~kriz/cifar.html, the binary version"
-)
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
 
@@ -42,7 +38,7 @@ def load_images(path: str | Path) -> ImageSet:
     """
     path = Path(path)
     if not path.exists():
-        raise FileNotFoundError(f"{path}: there is nothing. {_WHERE}.")
+        raise FileNotFoundError(f"{path}: there is nothing. {WHERE}.")
     if path.is_file():
         return _npz(path)
     if any(idx.find(path, part) for part in idx.PARTS):
@@ -66,9 +62,7 @@ def _idx(folder: Path) -> ImageSet:
     for part in idx.PARTS:
         path = idx.find(folder, part)
         if path is None:
-            raise FileNotFoundError(
-                f"{folder / part}: it is missing, packed or not, so the set is not whole. {_WHERE}."
-            )
+            raise FileNotFoundError(f"{folder / part}: it is missing, packed or not, so the set is not whole. {WHERE}.")
         array, digest = idx.read_idx(path)
         if array.ndim != (3 if "images" in part else 1):
             raise ValueError(f"{path}: it holds an array of shape {array.shape}, no {part.split('-')[1]}.")
@@ -84,11 +78,9 @@ def _idx(folder: Path) -> ImageSet:
 
 
 def _npz(path: Path) -> ImageSet:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            held = {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{path}: it is no NPZ file of plain arrays ({error}).") from None
+    if path.suffix.lower() != ".npz":
+        raise ValueError(f"{path}: images are read from an NPZ file, or from a folder. {WHERE}.")
+    held = read_arrays(path)
     if "y" not in held:
         raise ValueError(f"{path}: labels are missing; an NPZ file holds X and y, and may hold X_test and y_test.")
     if "X" not in held:
@@ -120,7 +112,7 @@ def _classes(folder: Path) -> Arrays:
     found = pictures_in(folder)
     if not found:
         raise ValueError(
-            f"{folder}: it holds no idx files, no CIFAR batches, and no pictures in folders named by class. {_WHERE}."
+            f"{folder}: it holds no idx files, no CIFAR batches, and no pictures in folders named by class. {WHERE}."
         )
     images = [read_picture(path) for path, _ in found]
     _check_alike([path for path, _ in found], images)

@@ -126,7 +126,11 @@ def chosen_columns(
         raise ColumnError(f"{path}: say which column to predict; it has {listed(table.columns)}.")
     named = [table.resolve(name) for name in targets]
     weighed = None if weight is None else table.resolve(weight)
-    left_out = {*named, weighed, *(table.resolve(name) for name in drop)}
+    dropped = [table.resolve(name) for name in drop]
+    for name in named:
+        if named.count(name) > 1 or name in dropped:
+            raise ColumnError(f"{path}: column {name!r} is to be predicted; name it once, and do not leave it out.")
+    left_out = {*named, weighed, *dropped}
     if UNNAMED in table.columns and like_identifiers(table.columns[UNNAMED], fewest=1):
         left_out.add(UNNAMED)  # numbers or names of rows, as pandas and R write them, say nothing of a row
     used = [table.resolve(name) for name in features] or [name for name in table.columns if name not in left_out]
@@ -211,10 +215,19 @@ def targets_of(table: Table, source: Source, task: str) -> tuple[NDArray[Any] | 
     y: NDArray[Any] | None = None
     if len(source.targets) == 1:
         (name,) = source.targets
-        y = table.numbers(name) if task == "regression" else table.labels(name)
+        y = _measured(table, name) if task == "regression" else table.labels(name)
     elif source.targets:
         y = table.matrix(source.targets)
-    return y, None if source.weight is None else table.numbers(source.weight)
+    return y, None if source.weight is None else table.weights(source.weight)
+
+
+def _measured(table: Table, name: str) -> NDArray[np.float64]:
+    """Numbers to predict; what is said of columns to predict from, to encode or to drop them, is no advice here."""
+    try:
+        return table.numbers(name)
+    except ValueError as error:
+        wrong = str(error).split(";")[0]
+        raise ValueError(f"{wrong}; a regression needs numbers: mend it, or use --task classification.") from None
 
 
 def told(table: Table, source: Source) -> str:
@@ -244,6 +257,9 @@ def _from_arrays(path: Path, arrays: dict[str, NDArray[Any]], source: Source) ->
         raise ValueError(f"{path}: X must be numbers of shape (n, d), it is {X.dtype} of shape {X.shape}.")
     y = arrays[source.targets[0]] if source.targets else None
     weight = arrays[source.weight].astype(np.float64) if source.weight else None
+    for name in (*source.targets, source.weight, "mask"):
+        if name in arrays and arrays[name].shape[:1] != X.shape[:1]:
+            raise ValueError(f"{path}: X has {len(X)} samples, and {name} is of shape {arrays[name].shape}.")
     X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)  # large float32 data stay as they are
     return Dataset(X, y, weight, source, arrays.get("mask"))
 

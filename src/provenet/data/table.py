@@ -23,6 +23,7 @@ FORMATS = (".csv", ".tsv", ".txt", ".parquet", ".npy", ".npz")
 STDIN = Path("-")
 UNNAMED = "unnamed"  # a first column without a name
 _WRONG_SHOWN = 12
+_FILL = "fill it (fit --impute) or drop the row."
 _DECIMAL_COMMA = re.compile(r"^\s*[+-]?\d*,?\d+([eE][+-]?\d+)?\s*$")
 _OF_TEXT = 12  # bytes in memory for each of a CSV file: cells are Python's strings until they are numbers
 _DELIMITERS = (",", "\t", ";")
@@ -62,17 +63,22 @@ class Table:
         numbers = values.astype(np.float64) if values.dtype.kind in "biuf" else self._parse(name, values, missing)
         bad = np.flatnonzero(np.isinf(numbers) if missing else ~np.isfinite(numbers))
         if bad.size:
-            raise ValueError(
-                f"{self._place(name, bad[0])}: the value is missing or not finite; fill it (--impute) or drop the row."
-            )
+            raise ValueError(f"{self._place(name, bad[0])}: the value is missing or not finite; {_FILL}")
         return numbers
+
+    def weights(self, name: str) -> NDArray[np.float64]:
+        """A column of numbers from zero on, (n,)."""
+        weights = self.numbers(name)
+        if (weights < 0).any():
+            raise ValueError(f"{self._place(name, (weights < 0).argmax())}: a weight must not be negative.")
+        return weights
 
     def words(self, name: str, missing: bool = False) -> NDArray[Any]:
         """A column of categories as text, (n,); with ``missing``, None where there is none."""
         words = np.array([None if is_missing(v) else str(v).strip() for v in self.columns[name]] + [None], dtype=object)
         gaps = [i for i, word in enumerate(words[:-1]) if word is None]
         if gaps and not missing:
-            raise ValueError(f"{self._place(name, gaps[0])}: the value is missing; fill it (--impute) or drop the row.")
+            raise ValueError(f"{self._place(name, gaps[0])}: the value is missing; {_FILL}")
         return words[:-1]
 
     def has_words(self, name: str) -> bool:
@@ -102,7 +108,7 @@ class Table:
             more = "; …" if len(wrong) > _WRONG_SHOWN else ""
             raise ValueError(
                 f"{self.path}: {len(wrong)} of {len(names)} columns are not all numbers: {'; '.join(each)}{more}. "
-                "Fill (--impute) or encode them (--one-hot), or leave them out (--drop)."
+                "Fill (fit --impute) or encode them (--one-hot), or leave them out (--drop)."
             )
         return found
 
@@ -147,7 +153,7 @@ class Table:
             if not there[i]:
                 if missing:
                     continue
-                raise ValueError(f"{self._place(name, i)}: the value is missing; fill it (--impute) or drop the row.")
+                raise ValueError(f"{self._place(name, i)}: the value is missing; {_FILL}")
             if is_date(value):
                 raise ValueError(
                     f"{self._place(name, i)}: {str(value)!r} is a date; make numbers of it (days since a day, the "
@@ -155,12 +161,12 @@ class Table:
                 )
             if not truths and not is_number(value):
                 raise ValueError(
-                    f"{self._place(name, i)}: {value!r} is not a number; encode the column as numbers (--one-hot) or "
+                    f"{self._place(name, i)}: {value!r} is not a number; make the column numbers (fit --one-hot) or "
                     "leave it out (--drop)."
                 )
         raise ValueError(f"{self.path}: column {name!r} is not a column of numbers.")
 
-    def _place(self, name: str, row: int) -> str:
+    def _place(self, name: str, row: Any) -> str:
         return f"{self.path}: column {name!r}, {self.line_word} {self.lines[row]}"
 
 
@@ -187,7 +193,9 @@ def _read_csv(path: Path, header: bool | None) -> Table:
     try:
         text = (sys.stdin.buffer.read() if path == STDIN else path.read_bytes()).decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: it is not text in UTF-8 ({error.reason} at byte {error.start}).") from None
+        raise ValueError(
+            f"{path}: it is not text in UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8."
+        ) from None
     delimiter = _delimiter(text.partition("\n")[0])
     file = io.StringIO(text, newline="")
     rows, lines = _rows(path, csv.reader(file, delimiter=delimiter, strict=True, skipinitialspace=True))
@@ -258,7 +266,7 @@ def _check_names(path: Path, names: list[str]) -> None:
         if not name:
             raise ValueError(f"{path}: column {i} has no name in the header.")
         if name in seen:
-            raise ValueError(f"{path}: two columns are called {name!r}.")
+            raise ValueError(f"{path}: two columns are called {name!r}; rename one.")
         seen.add(name)
 
 

@@ -26,7 +26,21 @@ TOKENS, MASK, REDUCTION, ABOUT = "tokens.npy", "mask.npy", "reduction.safetensor
 
 @dataclass(frozen=True, repr=False)
 class Embedding:
-    """X (n, s, d), a memory map; mask (n, s) or None; y (n,) or None; about: backbone, reduction, what was skipped."""
+    """A backbone's tokens on disk.
+
+    Parameters
+    ----------
+    folder : Path
+        Where they lie.
+    X : array (n, s, d)
+        The tokens, a memory map of float32.
+    mask : array (n, s), optional
+        Which tokens are there.
+    y : array (n,), optional
+        Labels.
+    about : mapping
+        Backbone, reduction, what was skipped.
+    """
 
     folder: Path
     X: NDArray[np.float32]
@@ -88,7 +102,15 @@ class Embedding:
 
 
 def load_embedding(folder: str | Path, check: bool = True) -> Embedding:
-    """The embedding in a folder; ``check``: the arrays' checksums too.  ValueError or OSError says what is wrong."""
+    """The embedding in a folder; ValueError or OSError says what is wrong with it.
+
+    Parameters
+    ----------
+    folder : path
+        As `provenet.embed` wrote it.
+    check : bool, default True
+        Compare the arrays' checksums, too.
+    """
     folder = Path(folder)
     if not (folder / ABOUT).exists():
         begun = (folder / "progress.json").exists()

@@ -24,7 +24,17 @@ _COLUMNS = ("head", "top-1", "top-5", "validation", "gap", "β/β_max", "neurons
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows in the order that was asked for; best: by validation, the first of equals.  Prints as a table."""
+    """What `compare` found; prints as a table.
+
+    Parameters
+    ----------
+    rows : tuple of Row
+        In the order that was asked for.
+    best : Row
+        By validation, the first of equals.
+    folder : Path, optional
+        Where the best lies.
+    """
 
     rows: tuple[Row, ...]
     best: Row

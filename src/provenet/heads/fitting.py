@@ -74,10 +74,33 @@ class Asked:
 
 @dataclass(frozen=True)
 class Row:
-    """A head in the table: shares of samples whose label is right, or among five, the proof, and what it took.
+    """A head in the table: how often it is right, the proof, and what it took.
 
-    beta: a share of β_max; beta_sum: β itself, on all samples.  seconds, cpu: of the path and the fit.  why: of a head
-    that was not fitted."""
+    Parameters
+    ----------
+    head : str
+        Its name.
+    beta : float
+        The β chosen, a share of β_max.
+    beta_sum : float
+        β itself, on all samples.
+    validation, top1, top5 : float
+        Shares of samples whose label is right: on those set aside, on the test set, and among five there.
+    relative_gap : float
+        Proven.
+    primal : float
+        The objective on all samples.
+    parameters, neurons : int
+        How large it is.
+    seconds, cpu : float
+        Of the path and the fit, by the clock and of the processor.
+    status : str
+        Of its certificate.
+    why : str
+        Of a head that was not fitted: why.
+    path : tuple
+        β, validation accuracy and relative gap along the path.
+    """
 
     head: str
     beta: float | None = None

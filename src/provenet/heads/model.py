@@ -25,7 +25,13 @@ def save_head(model: ProvenEstimator, embedding: Embedding, folder: Path) -> Non
 
 
 def load(folder: str | Path) -> Head:
-    """The head of a folder as a module of a backbone's own tokens, for `provenet.nn.with_backbone`."""
+    """The head of a folder as a module of a backbone's own tokens, for `provenet.nn.with_backbone`.
+
+    Parameters
+    ----------
+    folder : path
+        As `compare` or `provenet head` wrote it.
+    """
     folder = Path(folder)
     about = _about(folder)
     reduction = about["reduction"]
@@ -46,7 +52,15 @@ def load(folder: str | Path) -> Head:
 
 
 def score(folder: str | Path, embedding: Embedding | str | Path) -> dict[str, float]:
-    """Accuracies of a saved head on an embedding; ValueError for the tokens of another backbone than the head's."""
+    """Accuracies of a saved head on an embedding; ValueError for the tokens of another backbone than the head's.
+
+    Parameters
+    ----------
+    folder : path
+        The head's.
+    embedding : Embedding or path
+        Tokens and labels.
+    """
     found = embedding if isinstance(embedding, Embedding) else load_embedding(embedding)
     check_same(Path(folder), found)
     samples, model = Samples.of(found), load_estimator(folder)

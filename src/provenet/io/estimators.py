@@ -87,8 +87,14 @@ def problem_of(estimator: ProvenEstimator, X: Any, y: Any, sample_weight: Any = 
 def posed_data(estimator: ProvenEstimator, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> Any:
     """(X, Y, sample_weight, mask) as the estimator poses its problem with them."""
     reader = copy.copy(estimator)  # reading sets attributes
+    known = getattr(estimator, "classes_", None)
+    if known is not None:
+        counts = np.asarray(y) if sample_weight is None else np.asarray(y)[np.asarray(sample_weight) > 0]
+        if stray := set(counts.ravel().tolist()) - set(known.tolist()):
+            one = min(stray, key=str)
+            raise ValueError(f"y: {one!r} is none of the classes that the model was fitted with, {known.tolist()}.")
     data = reader._read(X, y, sample_weight, mask)
-    known, found = getattr(estimator, "classes_", None), getattr(reader, "classes_", None)
+    found = getattr(reader, "classes_", None)
     if known is not None and found is not None and not np.array_equal(known, found):
         raise ValueError(f"y: its classes are {found.tolist()}, but the model was fitted with {known.tolist()}.")
     return reader._whitened(data.X), data.targets, data.weight, data.mask

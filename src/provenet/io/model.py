@@ -35,11 +35,29 @@ _LARGEST_SAMPLE = 2**28  # numbers
 class SavedModel:
     """A network with the settings of its problem, but not the data: `problem` and `certify` ask for them again.
 
-    ``gate_vectors`` (P, p) are all gates of the problem, used by a neuron or not, and ``gate_group`` (P,) their groups
-    where the block has groups; all arrangements are found anew on data given anew.  ``data`` is the fingerprint of the
-    samples, targets, weights and mask; ``weights`` is the digest of the network the certificate speaks of.  ``run``
-    says how the network was found, ``source`` where the data came from.  ``scaling``: the problem is of data that were
-    standardised by it; data given anew are raw, and standardised by the same means and scales.
+    Parameters
+    ----------
+    network : module
+        As it was saved; of raw samples.
+    certificate : Certificate
+        As it was saved.
+    statement : Statement
+        What was minimised.
+    gate_vectors : Tensor (P, p), optional
+        All gates of the problem, used by a neuron or not; all arrangements are found anew on data given anew.
+    gate_group : Tensor (P,), optional
+        Their groups, where the block has groups.
+    data : mapping
+        The fingerprint of samples, targets, weights and mask.
+    weights : str
+        The digest of the network that the certificate speaks of.
+    run : mapping
+        How the network was found.
+    source : mapping
+        Where the data came from.
+    scaling : Scaling, optional
+        The problem is of data that were standardised by it; data given anew are raw, and standardised by the same means
+        and scales.
     """
 
     network: nn.Module

@@ -19,15 +19,38 @@ UNITS = ("mean", "max")  # of β, besides the sum's
 
 @dataclass(frozen=True)
 class Layer:
-    """A stage of a deep network: a block, trained by itself on what the stages below pass on.
+    """A stage of a deep network: a block, trained by itself on what the stages below pass on.  What is None is the
+    preset's.
 
-    block: a name or a block object.  gates: "gaussian", or "trained": the stage begins as a ReLU network, whose first
-    layer then becomes its gates.  n_gates: how many; rank: how many neurons behind each are passed on at most (m).
-    beta: weight decay of the sum over samples; "5e-4mean" that of the mean; "0.01max" a share of the β from which on
-    the stage is zero.  passes: "features", "outputs", or "residual" (inputs + outputs).  downsample: space to depth
-    before the block, so many neighbours a dimension.  normalise: "standard" or "whiten", of the block's inputs, as part
-    of the model.  engine: "solve" by `provenet.solve`, "minibatch", or "auto": the first where the stage is small.
-    What is None is the preset's.
+    Parameters
+    ----------
+    block : str or Block
+        A name or a block with its settings, "cnn" by default.
+    activation : str
+        "gated_relu", "relu" or "linear".
+    gates : str, optional
+        "gaussian", or "trained": the stage begins as a ReLU network, whose first layer then becomes its gates.
+    n_gates : int, optional
+        How many gates.
+    rank : int, optional
+        How many neurons behind each gate are passed on at most (m).
+    beta : float or str, optional
+        Weight decay of the sum over samples; "5e-4mean" that of the mean; "0.01max" a share of the β from which on the
+        stage is zero.
+    readout : str
+        "mean" over tokens, or one output a token ("tokens").
+    passes : str
+        What the next stage reads: "features", "outputs", or "residual" (inputs + outputs).
+    downsample : int
+        Space to depth before the block, so many neighbours a dimension.
+    normalise : str, optional
+        "standard" or "whiten", of the block's inputs, as part of the model.
+    epochs : int, optional
+        Passes over the samples, where it is trained in batches.
+    rate : float, optional
+        The highest learning rate, where it is trained in batches.
+    engine : str, optional
+        "solve" by `provenet.solve`, "minibatch", or "auto": the first where the stage is small.
     """
 
     block: str | Block = "cnn"

@@ -13,12 +13,23 @@ from provenet.nn.settings import AttentionScale
 
 
 class SelfAttention(OnTokens):
-    """X (s, d) ↦ Σ_j (D_j ∘ X W₁ⱼ Xᵀ) X W₂ⱼ, D_j = 1{X G_j Xᵀ ≥ 0}, then the readout: ``mean`` over tokens, or all
-    ``tokens``.  A neuron is a head: its row of ``first`` is W₁ (d, d), of ``second`` W₂ (d, c), both row-major.
+    """X (s, d) ↦ Σ_j (D_j ∘ X W₁ⱼ Xᵀ) X W₂ⱼ, D_j = 1{X G_j Xᵀ ≥ 0}, then the readout.
 
-    ``scale=None`` leaves X W₁ Xᵀ as it is, like AT and BM; ``"sqrt_d"`` divides it by √d, as transformers do.
-    With a ``mask`` (b, s), true where a token is there, the others are zero tokens, which get no bias, and ``mean``
-    does not count them.
+    A neuron is a head: its row of ``first`` is W₁ (d, d), of ``second`` W₂ (d, c), both row-major.  With a ``mask`` (b,
+    s), true where a token is there, the others are zero tokens, which get no bias, and ``mean`` does not count them.
+
+    Parameters
+    ----------
+    d : int
+        Features of a token.
+    c : int
+        Outputs.
+    readout : str, default "mean"
+        The "mean" over tokens, or all "tokens".
+    scale : None or "sqrt_d"
+        None leaves X W₁ Xᵀ as it is, like AT and BM; "sqrt_d" divides it by √d, as transformers do.
+    **neurons
+        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
     """
 
     kind = AttentionScale

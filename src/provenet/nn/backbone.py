@@ -18,8 +18,18 @@ from provenet.nn.standardised import core
 class Head(nn.Module):
     """A network of tokens with what is done to a backbone's tokens before it.
 
-    backbone, digest: whose tokens it was trained on, as `weights_digest` tells them apart; digest None: by name alone.
-    size: images are brought to this many pixels, each way, before the backbone; None: they come as they are.
+    Parameters
+    ----------
+    network : module
+        Of the reduced tokens.
+    reduction : Reduction, optional
+        What is done to tokens; None: nothing.
+    backbone : str
+        Whose tokens it was trained on.
+    digest : str, optional
+        Of the backbone's weights, as `weights_digest` tells them apart; None: by name alone.
+    size : int, optional
+        Images are brought to this many pixels, each way, before the backbone; None: they come as they are.
     """
 
     def __init__(
@@ -50,7 +60,15 @@ class Head(nn.Module):
 
 
 class WithBackbone(nn.Module):
-    """Images (b, channels, height, width) in [0, 1], or a list of texts, → logits.  The backbone is frozen."""
+    """Images (b, channels, height, width) in [0, 1], or a list of texts, → logits.  The backbone is frozen.
+
+    Parameters
+    ----------
+    backbone : callable
+        Images or texts → tokens.
+    head : Head
+        What reads them.
+    """
 
     def __init__(self, backbone: Callable[..., Any], head: Head):
         super().__init__()
@@ -78,8 +96,14 @@ class WithBackbone(nn.Module):
 def with_backbone(backbone: Callable[..., Any], head: nn.Module) -> WithBackbone:
     """One module of a backbone and a head; what was done to the tokens between them is done again.
 
-    ``head``: a `Head`, as `provenet.heads.load` gives it, or any network of the backbone's tokens.  ValueError for a
-    `Head` that was trained on the tokens of another backbone.
+    ValueError for a `Head` that was trained on the tokens of another backbone.
+
+    Parameters
+    ----------
+    backbone : callable
+        Images or texts → tokens.
+    head : module
+        A `Head`, as `provenet.heads.load` gives it, or any network of the backbone's tokens.
     """
     if not isinstance(head, Head):
         return WithBackbone(backbone, Head(head))

@@ -44,11 +44,26 @@ class TwoLayer(nn.Module):
     penalty.  A block says what Φ is (`hidden`) and what is made of the hidden values (`output`).  Inputs are cast to
     the weights' precision.
 
-    A fresh module has ``rank`` neurons behind each of ``n_gates`` random gates (``rank`` in all if linear; if ReLU,
-    where a neuron is its own gate, as many as if gated), at a scale that makes outputs of order one of inputs of order
-    one.  Any loop can train it, with ``penalty()`` times β added to the sum of the losses.  Leave an optimizer's own
-    ``weight_decay`` at zero: AdamW's is decoupled from the loss, another problem with another solution, and no
-    certificate is of it.
+    A fresh module is at a scale that makes outputs of order one of inputs of order one.  Any loop can train it, with
+    ``penalty()`` times β added to the sum of the losses.  Leave an optimizer's own ``weight_decay`` at zero: AdamW's is
+    decoupled from the loss, another problem with another solution, and no certificate is of it.
+
+    Parameters
+    ----------
+    p, q : int
+        How long a neuron's two layers are.
+    fan : int, default 1
+        How many terms of a neuron's hidden values, each of order one, add up to an output.
+    groups : int, default 1
+        How many times there are all these neurons, each with gates of its own.
+    rank : int, default 1
+        Neurons behind each gate; in all, if linear.
+    n_gates : int, default 32
+        Random gates; if ReLU, where a neuron is its own gate, there are as many neurons as if gated.
+    activation : str, default "gated_relu"
+        Or "relu", or "linear".
+    seed : int, default 0
+        Of gates and weights.
     """
 
     first: nn.Parameter
@@ -68,8 +83,6 @@ class TwoLayer(nn.Module):
         activation: str = "gated_relu",
         seed: int = 0,
     ):
-        """fan: how many terms of a neuron's hidden values, each of order one, add up to an output.  groups: how many
-        times there are all these neurons, each with gates of its own."""
         super().__init__()
         check_activation(activation)
         sizes = (("rank", rank), ("n_gates", n_gates), ("first layer", p), ("second layer", q))

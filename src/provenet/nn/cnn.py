@@ -26,12 +26,19 @@ class Convolution:
     """How a kernel walks over sequences (n, channels, length) or images (n, channels, height, width), and how the K
     positions it stops at are pooled to a values.
 
-    kernel, stride, padding (with zeros, on both sides), dilation: a whole number, or one a dimension.
-    pool: a grid of cells, a whole number or one a dimension, each cell the average of its positions (not the sum that
-    BM eq. 7 and CP eq. 6 write); cells are those of torch's AdaptiveAvgPool: cell i of m takes the positions from
-    ⌊iK/m⌋ up to ⌈(i+1)K/m⌉ of K, so that neighbours share one where m does not divide K.  1 is the global average;
-    2 means 2 × 2 cells on images, row-major.  Or a matrix (a, K) of your own, positions row-major.
-    fit_intercept: every patch gets a last entry of one, so that a neuron has a bias, penalised like its other weights.
+    Parameters
+    ----------
+    kernel, stride, dilation : int or one a dimension
+        How large the kernel is, how far it moves, and how far its entries are apart.
+    padding : int or one a dimension
+        Zeros on both sides.
+    pool : int, one a dimension, or matrix (a, K)
+        A grid of cells, each the average of its positions (not the sum that BM eq. 7 and CP eq. 6 write): 1 is the
+        global average, 2 means 2 × 2 cells on images, row-major.  Cells are those of torch's AdaptiveAvgPool: cell i of
+        m takes the positions from ⌊iK/m⌋ up to ⌈(i+1)K/m⌉ of K, so that neighbours share one where m does not divide K.
+        Or a matrix of your own, positions row-major.
+    fit_intercept : bool, default False
+        Every patch gets a last entry of one, so that a neuron has a bias, penalised like its other weights.
     """
 
     kernel: Sizes = 3
@@ -112,8 +119,20 @@ class Convolution:
 class CNN(TwoLayer):
     """x ↦ Σ_j V_j pool(D_j (u_j ∗ x)): sequences (n, channels, length) or images (n, channels, height, width) → (n, c).
 
-    u_j (channels, kernel), then a bias with ``fit_intercept``, V_j (c, a); ``dims``: 2 for images, 1 for sequences.
-    The settings are `Convolution`'s; average pooling averages.
+    u_j (channels, kernel), then a bias with ``fit_intercept``, V_j (c, a); average pooling averages.
+
+    Parameters
+    ----------
+    channels : int
+        Of the inputs.
+    c : int
+        Outputs.
+    kernel, stride, padding, dilation, pool, fit_intercept
+        As in `provenet.CNN`.
+    dims : int, default 2
+        2 for images, 1 for sequences.
+    **neurons
+        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
     """
 
     def __init__(

@@ -15,11 +15,24 @@ from provenet.nn.settings import Grid, InGroups, OnGrid
 
 
 class FNO(OnTokens):
-    """X (s, d) ↦ Σ_j (D_j h_j) v_jᵀ with h_j[t] = Σ_τf X[(t+τ) mod s, f] u_j[τ, f], then the readout: ``mean`` over
-    tokens, or all ``tokens``.
+    """X (s, d) ↦ Σ_j (D_j h_j) v_jᵀ with h_j[t] = Σ_τf X[(t+τ) mod s, f] u_j[τ, f], then the readout.
 
-    On a ``grid`` (height, width), tokens row-major, the shift is cyclic in both directions; None: a sequence.  Rows of
-    ``first`` and ``gates`` are (s, d), row-major.  Computed by FFT: ĥ = Σ_f X̂[:, f] conj(û[:, f]).
+    Rows of ``first`` and ``gates`` are (s, d), row-major.  Computed by FFT: ĥ = Σ_f X̂[:, f] conj(û[:, f]).
+
+    Parameters
+    ----------
+    s : int
+        Tokens of a sample.
+    d : int
+        Features of a token.
+    c : int
+        Outputs.
+    readout : str, default "mean"
+        The "mean" over tokens, or all "tokens".
+    grid : (height, width), optional
+        How tokens lie, row-major; the shift is cyclic in both directions.  None: a sequence.
+    **neurons
+        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
     """
 
     kind: type[OnGrid] = OnGrid
@@ -55,6 +68,23 @@ class BFNO(FNO):
 
     ``group`` (N,): the group of each neuron.  Rows of ``first`` and ``gates`` are (s, d/groups), those of ``second``
     (c/groups,).  A fresh module has ``rank`` neurons behind each of ``n_gates`` gates in every group.
+
+    Parameters
+    ----------
+    s : int
+        Tokens of a sample.
+    d : int
+        Features of a token.
+    c : int
+        Outputs.
+    groups : int, default 1
+        Into so many groups features and outputs are divided; it divides the number of both.
+    readout : str, default "mean"
+        The "mean" over tokens, or all "tokens".
+    grid : (height, width), optional
+        How tokens lie, row-major; the shift is cyclic in both directions.  None: a sequence.
+    **neurons
+        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
     """
 
     kind = InGroups

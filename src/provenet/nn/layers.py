@@ -18,9 +18,18 @@ PASSES = ("features", "outputs", "residual")
 class Stage(nn.Module):
     """A block within a deep network: how its inputs are prepared, the block's module, and what is passed on.
 
-    downsample: r, space to depth, before all else; nothing is lost.  normalise: what is done to features then.
-    passes: the block's ``features``; its ``outputs``; or the ``residual`` x + outputs, where x is what the block saw.
-    kept (M,): the neurons whose features are passed on; None: all.
+    Parameters
+    ----------
+    network : TwoLayer
+        The block's module.
+    passes : str
+        The block's "features"; its "outputs"; or the "residual" x + outputs, where x is what the block saw.
+    downsample : int
+        r, space to depth, before all else; nothing is lost.
+    normalise : Normalise, optional
+        What is done to features then.
+    kept : Tensor (M,), optional
+        The neurons whose features are passed on; None: all.
     """
 
     def __init__(
@@ -86,7 +95,13 @@ class Stage(nn.Module):
 
 
 class Layers(nn.Module):
-    """Stages, one after the other: (n, …) → the last one's outputs.  A plain module: float32, float64, any device."""
+    """Stages, one after the other: (n, …) → the last one's outputs.  A plain module: float32, float64, any device.
+
+    Parameters
+    ----------
+    stages : iterable of Stage
+        From the first to the last.
+    """
 
     def __init__(self, stages: Iterable[Stage]):
         super().__init__()

@@ -12,9 +12,22 @@ from provenet.nn.base import Neurons, OnTokens
 
 
 class Mixer(OnTokens):
-    """X (s, d) ↦ Σ_j (D_j ∘ W₁ⱼX) W₂ⱼ, D_j = 1{G_jX ≥ 0}, then the readout: ``mean`` over tokens, or all ``tokens``.
+    """X (s, d) ↦ Σ_j (D_j ∘ W₁ⱼX) W₂ⱼ, D_j = 1{G_jX ≥ 0}, then the readout.
 
     Rows of ``first`` and ``gates`` are W₁ (s, s), rows of ``second`` W₂ (d, c), row-major.
+
+    Parameters
+    ----------
+    s : int
+        Tokens of a sample.
+    d : int
+        Features of a token.
+    c : int
+        Outputs.
+    readout : str, default "mean"
+        The "mean" over tokens, or all "tokens".
+    **neurons
+        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
     """
 
     def __init__(self, s: int, d: int, c: int, *, readout: str = "mean", **neurons: Unpack[Neurons]):

@@ -14,7 +14,16 @@ from provenet.nn.base import Neurons, TwoLayer
 class MLP(TwoLayer):
     """x ↦ Σ_j 1{g_jᵀx ≥ 0} (u_jᵀx) v_j; without gates, x ↦ Σ_j (u_jᵀx) v_j (BM eq. 1, 5).  (n, d) → (n, c).
 
-    With ``fit_intercept`` x gets a last entry of one, so p = d + 1 and the bias is penalised like any weight.
+    Parameters
+    ----------
+    d : int
+        Features.
+    c : int
+        Outputs.
+    fit_intercept : bool, default False
+        x gets a last entry of one, so p = d + 1 and the bias is penalised like any weight.
+    **neurons
+        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
     """
 
     def __init__(self, d: int, c: int, *, fit_intercept: bool = False, **neurons: Unpack[Neurons]):

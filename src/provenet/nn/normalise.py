@@ -9,9 +9,16 @@ KINDS = ("standard", "whiten")
 
 
 class Normalise(nn.Module):
-    """x ↦ (x − mean)·scale of every feature, or (x − mean)·matrix: channels (axis 1), or the last axis.
+    """x ↦ (x − mean)·scale of every feature, or (x − mean)·matrix.
 
-    mean: (d,); scale: (d,) or a matrix (d, d).
+    Parameters
+    ----------
+    mean : Tensor (d,)
+        Of every feature.
+    scale : Tensor (d,) or (d, d)
+        Factors, or a matrix.
+    axis : int
+        Of the features: 1 for channels, or the last axis.
     """
 
     mean: Tensor

@@ -18,7 +18,17 @@ _NOTHING = 1e-12  # a singular value of so small a share is rounding
 
 
 class Projections(NamedTuple):
-    """Q and K (h, d, k), V (h, d, v), O (h, v, c) of h heads."""
+    """The matrices of h heads as transformers have them.
+
+    Parameters
+    ----------
+    query, key : Tensor (h, d, k)
+        Q and K.
+    value : Tensor (h, d, v)
+        V.
+    output : Tensor (h, v, c)
+        O.
+    """
 
     query: Tensor
     key: Tensor
@@ -36,7 +46,21 @@ def from_projections(
     readout: str = "mean",
     scale: str | None = None,
 ) -> SelfAttention:
-    """The head of these, Q and K (h, d, k), V (h, d, v), O (h, v, c); settings as in `SelfAttention`."""
+    """The head with W₁ = Q Kᵀ and W₂ = V O.
+
+    Parameters
+    ----------
+    query, key : Tensor (h, d, k)
+        Q and K.
+    value : Tensor (h, d, v)
+        V.
+    output : Tensor (h, v, c)
+        O.
+    activation : str
+        "linear" or "relu".
+    readout, scale
+        As in `SelfAttention`.
+    """
     if activation not in _ACTIVATIONS:
         raise ValueError(f"activation: of heads that are brought in 'linear' or 'relu', got {activation!r}.")
     shapes = [tuple(part.shape) for part in (query, key, value, output)]
@@ -53,7 +77,13 @@ def from_projections(
 
 
 def to_projections(head: SelfAttention) -> Projections:
-    """Q, K, V, O with W₁ = Q Kᵀ and W₂ = V O, both sides as large as each other; as few columns as all heads need."""
+    """Q, K, V, O with W₁ = Q Kᵀ and W₂ = V O, both sides as large as each other; as few columns as all heads need.
+
+    Parameters
+    ----------
+    head : SelfAttention
+        Whose weights they are.
+    """
     d = head.d
     query, key = _factored(head.first.detach().view(-1, d, d))
     value, output = _factored(head.second.detach().view(len(head.second), d, -1))
@@ -61,10 +91,19 @@ def to_projections(head: SelfAttention) -> Projections:
 
 
 def from_multihead(attention: nn.MultiheadAttention, last: nn.Linear | None = None, **settings: str) -> SelfAttention:
-    """What torch's layer computes on (X, X, X), but for the softmax: ``activation="linear"`` or "relu" in its place.
+    """What torch's layer computes on (X, X, X), but for the softmax.
 
-    Its scores are divided by √(width of a head); the division goes into W₁, so ``scale`` is None.  ``last`` is a layer
-    behind it, merged into W₂.  Biases but zero, and what is added to keys and values, are no part of the block.
+    Its scores are divided by √(width of a head); the division goes into W₁, so ``scale`` is None.  Biases but zero, and
+    what is added to keys and values, are no part of the block.
+
+    Parameters
+    ----------
+    attention : torch.nn.MultiheadAttention
+        The layer.
+    last : torch.nn.Linear, optional
+        A layer behind it, merged into W₂.
+    **settings
+        ``activation``, "linear" or "relu" in the place of the softmax, and ``readout``.
     """
     if not attention._qkv_same_embed_dim or attention.bias_k is not None or attention.add_zero_attn:
         raise ValueError("attention: queries, keys and values must come from the same tokens, and nothing be added.")

@@ -8,11 +8,18 @@ from torch.nn.functional import adaptive_avg_pool1d, adaptive_avg_pool2d
 
 
 class Reduction(nn.Module):
-    """(b, s, d) tokens on a ``grid`` (h, w), or in a row (None) → fewer of them, narrower.
+    """(b, s, d) tokens → fewer of them, narrower.  Tokens that the mask leaves out stay zero.
 
-    pool: the grid they are averaged to, (h', w').  features: neighbouring features averaged to so many.  components
-    (d', d) and mean (d,): of a PCA, x ↦ components (x − mean).  At most one of the last two.  Tokens that the mask
-    leaves out stay zero.
+    Parameters
+    ----------
+    grid : (h, w), optional
+        How tokens lie; None: in a row.
+    pool : (h', w'), optional
+        The grid they are averaged to.
+    features : int, optional
+        Neighbouring features are averaged to so many.
+    mean, components : Tensors (d,), (d', d), optional
+        Of a PCA, x ↦ components (x − mean); not together with ``features``.
     """
 
     mean: Tensor | None

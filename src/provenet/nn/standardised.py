@@ -8,12 +8,22 @@ from provenet.nn.base import TwoLayer, in_precision_of
 
 
 class Standardised(nn.Module):
-    """x ↦ network((x − mean)·scale)·target_spread + target_mean: ``mean`` and ``scale`` (d,) of every feature, channels
-    (axis 1) or the last axis, ``target_mean`` and ``target_spread`` (c,) of every output; None: outputs as they are.
+    """x ↦ network((x − mean)·scale)·target_spread + target_mean.
 
-    They are buffers before and after the network, not folded into its weights: the weights, and ``penalty()``, stay
-    those that a certificate speaks of, and zero padding and blocks without a bias have no weight for a mean to go into.
-    With a ``mask``, tokens that are not there stay zero on both sides.
+    The numbers are buffers before and after the network, not folded into its weights: the weights, and ``penalty()``,
+    stay those that a certificate speaks of, and zero padding and blocks without a bias have no weight for a mean to go
+    into. With a ``mask``, tokens that are not there stay zero on both sides.
+
+    Parameters
+    ----------
+    network : TwoLayer
+        Of standardised samples and targets.
+    mean, scale : Tensors (d,)
+        Of every feature.
+    axis : int
+        Of the features: 1 for channels, or the last axis.
+    target_mean, target_spread : Tensors (c,), optional
+        Of every output; None: outputs as they are.
     """
 
     mean: Tensor

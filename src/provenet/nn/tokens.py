@@ -31,8 +31,23 @@ class TokenRows(OnTokens):
 
 
 class PoolFormer(TokenRows):
-    """h(X) = PX: each token's ``window`` × ``window`` neighbourhood on the grid, averaged; cells beyond the grid's edge
-    do not count.  ``grid`` (height, width): tokens row-major; None: a square grid."""
+    """h(X) = PX: each token's ``window`` × ``window`` neighbourhood on the grid, averaged; then two layers.
+
+    Parameters
+    ----------
+    d : int
+        Features of a token.
+    c : int
+        Outputs.
+    readout : str, default "mean"
+        The "mean" over tokens, or all "tokens".
+    grid : (height, width), optional
+        How tokens lie, row-major.  None: a square.
+    window : int, default 3
+        The side of a neighbourhood, odd; cells beyond the grid's edge do not count.
+    **neurons
+        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
+    """
 
     kind = Neighbourhood
 
@@ -54,7 +69,19 @@ class PoolFormer(TokenRows):
 
 
 class FNet(TokenRows):
-    """h(X) = Re(F_s X F_dᵀ): the real part of the Fourier transform over tokens and features."""
+    """h(X) = Re(F_s X F_dᵀ): the real part of the Fourier transform over tokens and features; then two layers.
+
+    Parameters
+    ----------
+    d : int
+        Features of a token.
+    c : int
+        Outputs.
+    readout : str, default "mean"
+        The "mean" over tokens, or all "tokens".
+    **neurons
+        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
+    """
 
     def __init__(self, d: int, c: int, *, readout: str = "mean", **neurons: Unpack[Neurons]):
         super().__init__(d, c, fan=d, **neurons)  # as many add up to a coefficient
@@ -65,7 +92,21 @@ class FNet(TokenRows):
 
 
 class TokenMap(TokenRows):
-    """h(X) by a function of yours, (b, s, d) → (b, s', p), without weights to train."""
+    """Two layers behind h(X) by a function of yours, without weights to train.
+
+    Parameters
+    ----------
+    function : callable
+        (b, s, d) → (b, s', p).
+    p : int
+        Features of its tokens.
+    c : int
+        Outputs.
+    readout : str, default "mean"
+        The "mean" over tokens, or all "tokens".
+    **neurons
+        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
+    """
 
     def __init__(
         self,

@@ -13,14 +13,28 @@ _FEWEST, _MOST = 8, 2**16  # shards
 
 
 def shard_count(n: int) -> int:
-    """How many shards n rows are cut into: a power of two, no more than there are rows."""
+    """How many shards rows are cut into: a power of two, no more than there are rows.
+
+    Parameters
+    ----------
+    n : int
+        Rows.
+    """
     wanted = min(max(n // _ROWS, _FEWEST), _MOST, n)
     return 1 << (wanted.bit_length() - 1)
 
 
 @dataclass(frozen=True)
 class Partition:
-    """n rows in shards, and those over so many processes (``world``); each has one shard at least."""
+    """Rows in shards, and those over processes; each has one shard at least.
+
+    Parameters
+    ----------
+    n : int
+        Rows of all processes.
+    world : int, default 1
+        Processes.
+    """
 
     n: int
     world: int = 1

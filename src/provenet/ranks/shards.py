@@ -19,7 +19,13 @@ _PIECE = 2**22  # numbers that processes exchange at a time
 
 @dataclass(frozen=True)
 class Whole:
-    """All samples of a problem in one piece, in this process."""
+    """All samples of a problem in one piece, in this process.
+
+    Parameters
+    ----------
+    n : int
+        How many.
+    """
 
     n: int
     spread: ClassVar[bool] = False  # whether other processes have more of the samples
@@ -66,7 +72,15 @@ class Whole:
 
 @dataclass(frozen=True)
 class Spread(Whole):
-    """Samples spread over processes, in shards; sums are taken along a tree over all of them."""
+    """Samples spread over processes, in shards; sums are taken along a tree over all of them.
+
+    Parameters
+    ----------
+    n : int
+        Samples of all processes.
+    ranks : Ranks
+        The processes.
+    """
 
     ranks: Ranks = field(default_factory=Ranks)
     spread: ClassVar[bool] = True

@@ -178,8 +178,16 @@ def current() -> Snapshots | None:
 
 @contextmanager
 def snapshots(folder: str | PathLike[str], every: int = 50) -> Iterator[None]:
-    """While this lasts, a run of a method that can ("lbfgs") keeps where it stands in ``folder``, every so many steps,
-    and the first one begins where one that was killed stood.  What is there is removed when all has gone well."""
+    """While this lasts, a run of a method that can ("lbfgs") keeps where it stands, and the first one begins where one
+    that was killed stood.  What is there is removed when all has gone well.
+
+    Parameters
+    ----------
+    folder : path
+        Where snapshots lie.
+    every : int, default 50
+        Steps between two of them.
+    """
     if not isinstance(every, int) or every < 1:
         raise ValueError(f"every: it must be a whole number of steps from 1 on, got {every!r}.")
     kept = Snapshots(Path(folder), every)

@@ -17,11 +17,31 @@ from provenet.variable import Factors
 
 @dataclass(frozen=True, repr=False)
 class Solution:
-    """The best point of a run.  ``factors`` are in the problem's normalised units, ``history`` in the user's.
-    ``method`` says what ran, ``asked`` what was asked for: a name, or a method with its settings.
+    """The best point of a run.
 
-    lower_bound: the best bound of p* that the run has seen, at least the certificate's.  A relaxation may prove more
-    than the network it leads to; what a certificate says can be checked from the network alone.
+    Parameters
+    ----------
+    problem : Problem
+        With the gates it has in the end.
+    method : str
+        What ran.
+    status : Status
+        How the run ended.
+    factors : Factors
+        The neurons, in the problem's normalised units; `network` is what to use.
+    certificate : Certificate
+        Of the network.
+    steps : int
+        Of all methods that ran.
+    seconds : float
+        By the clock.
+    history : list of Record
+        Objective and bound at each look, in the user's units.
+    lower_bound : float
+        The best bound of p* that the run has seen, at least the certificate's.  A relaxation may prove more than the
+        network it leads to; what a certificate says can be checked from the network alone.
+    asked : str or Method
+        What was asked for: a name, or a method with its settings.
     """
 
     problem: Problem

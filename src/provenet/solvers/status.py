@@ -6,7 +6,11 @@ from enum import Enum
 
 
 class Status(Enum):
-    """Unset never means solved; only SOLVED says that the asked gap was certified."""
+    """How a run ended; ``advice`` says what to do.  Only SOLVED says that the asked gap was certified.
+
+    ``SOLVED_INACCURATE``: within a hundred times that.  ``MAX_STEPS``, ``TIME_LIMIT``: it met a limit.  ``STALLED``:
+    the gap stopped falling.  ``NONFINITE``: numbers overflowed.  ``INTERRUPTED``: by Ctrl-C.
+    """
 
     SOLVED = "solved"
     SOLVED_INACCURATE = "solved_inaccurate"

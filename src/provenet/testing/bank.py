@@ -21,7 +21,21 @@ from provenet.verify import Data, Verdict
 
 @dataclass(frozen=True)
 class Case:
-    """A problem, and the arrays and settings it was posed with."""
+    """A problem, and the arrays and settings it was posed with.
+
+    Parameters
+    ----------
+    name : str
+        What is printed of it.
+    X, Y : arrays
+        Samples and targets.
+    problem : Problem
+        Posed on them.
+    sample_weight : array (n,), optional
+        The samples' weights.
+    mask : array (n, s), optional
+        Which tokens are there.
+    """
 
     name: str
     X: np.ndarray

@@ -28,6 +28,23 @@ def check_block(
 
     On data far from unit scale, so that the change of units is seen; the network's objective is `verify`'s, where that
     knows the block.
+
+    Parameters
+    ----------
+    block : Block
+        Yours.
+    X : array
+        A few samples.
+    activation : str
+        "linear", "gated_relu" or "relu".
+    outputs : int, default 3
+        c.
+    seed : int, default 0
+        Of the numbers that are drawn.
+    readout : str
+        "mean" or "tokens".
+    mask : array (n, s), optional
+        Which tokens are there.
     """
     for x_scale, y_scale in ((1.0, 1.0), (1e3, 1e-2), (1e-5, 1e4)):
         samples = torch.as_tensor(X, dtype=torch.float64) * x_scale

@@ -14,9 +14,24 @@ from provenet.problem import Problem
 def check_sampler(
     name: str, block: Block, X: Any, Y: Any, activation: str = "gated_relu", count: int = 6, **settings: Any
 ) -> Problem:
-    """Seeded; one gate a pattern, as many as there may be; none that grazes a row, is zero, or closed everywhere.
+    """Seeded; one gate a pattern, as many as there may be; none that grazes a row, is zero, or closed everywhere;
+    whatever the unit of X.
 
-    Whatever the unit of X: ``count`` gates of X, and of 1,000·X."""
+    Parameters
+    ----------
+    name : str
+        The sampler's.
+    block : Block
+        On whose rows gates are.
+    X, Y : arrays
+        A few samples and targets.
+    activation : str
+        "gated_relu" or "relu".
+    count : int, default 6
+        Gates of X, and of 1,000·X.
+    **settings
+        As `provenet.formulate` takes them.
+    """
 
     def posed(seed: int, scale: float = 1.0) -> Problem:
         at = torch.as_tensor(X, dtype=torch.float64) * scale

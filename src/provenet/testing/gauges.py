@@ -17,7 +17,17 @@ HAIR = 1e-7  # of ‖u‖: unit rows that a neuron in its cone may violate
 
 
 def check_gauge(gauge: ProxGauge, shapes: tuple[tuple[int, int, int], ...] = SHAPES, seed: int = 0) -> None:
-    """Moreau identity, Hölder and values on random, low-rank, ill-conditioned, zero and extreme blocks."""
+    """Moreau identity, Hölder and values on random, low-rank, ill-conditioned, zero and extreme blocks.
+
+    Parameters
+    ----------
+    gauge : ProxGauge
+        Yours.
+    shapes : tuple of (P, p, q)
+        Of the stacks that are tried.
+    seed : int, default 0
+        Of the numbers that are drawn.
+    """
     generator = torch.Generator().manual_seed(seed)
     for shape in shapes:
         for scale in SCALES:
@@ -32,7 +42,17 @@ def check_gauge(gauge: ProxGauge, shapes: tuple[tuple[int, int, int], ...] = SHA
 
 def check_cone_gauge(gauge: ConeGauge, outputs: tuple[int, ...] = OUTPUTS, seed: int = 0) -> None:
     """Neurons of its cones never exceed the polar's upper bound; its atoms are such neurons, and so are those it finds
-    violated; restricted to some gates it is the same."""
+    violated; restricted to some gates it is the same.
+
+    Parameters
+    ----------
+    gauge : ConeGauge
+        Yours.
+    outputs : tuple of int
+        The q that are tried.
+    seed : int, default 0
+        Of the numbers that are drawn.
+    """
     generator = torch.Generator().manual_seed(seed)
     P, p = gauge.region.inside.shape
     gate = torch.arange(P).repeat_interleave(20)

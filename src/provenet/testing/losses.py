@@ -16,7 +16,15 @@ FREE_SIZES = (1e-6, 1.0)  # larger predictions are steps to a constant that is a
 
 
 def check_loss(loss: Loss, seed: int = 0) -> None:
-    """Gradient, curvature, conjugate, prox, weights and units of a loss on its own (small) targets."""
+    """Gradient, curvature, conjugate, prox, weights and units of a loss.
+
+    Parameters
+    ----------
+    loss : Loss
+        Yours, with its own (small) targets.
+    seed : int, default 0
+        Of the numbers that are drawn.
+    """
     generator = torch.Generator().manual_seed(seed)
     for size in (1e-3, 1.0, 30.0):
         prediction = size * normal(generator, *loss.target.shape)

@@ -12,7 +12,15 @@ from provenet.variable import Factors
 
 
 def check_operator(operator: Operator, seed: int = 0) -> None:
-    """Dot test, linearity, factors, kernel, norm, restriction and rounding, in float64 and float32; small sizes."""
+    """Dot test, linearity, factors, kernel, norm, restriction and rounding, in float64 and float32.
+
+    Parameters
+    ----------
+    operator : Operator
+        Yours, small.
+    seed : int, default 0
+        Of the numbers that are drawn.
+    """
     for dtype in (torch.float64, torch.float32):
         _check(operator.to(Space(dtype=dtype)), torch.Generator().manual_seed(seed), 1e4 * torch.finfo(dtype).eps)
     _check_rounding(operator, torch.Generator().manual_seed(seed))

@@ -16,6 +16,15 @@ def check_reduction(reduction: Reduction, program: Program, seed: int = 0) -> No
     """Predictions and objectives back and forth; the same polars at every Θ, so the same dual program and optimum.
 
     Where ``hidden`` is infinite the reduction keeps no bounds; then polars may differ, and are not compared.
+
+    Parameters
+    ----------
+    reduction : Reduction
+        Yours.
+    program : Program
+        One that it applies to.
+    seed : int, default 0
+        Of the numbers that are drawn.
     """
     found = reduction.apply(program)
     assert found is not None, f"{reduction} does not apply"

@@ -16,7 +16,19 @@ TOL = 1e-12
 
 def check_rows(block: Block, X: Any, outputs: int = 2, seed: int = 0) -> None:
     """Φ is one matrix, whoever is asked: the network's hidden layer, the rows applied, picked or written down, their
-    patterns; and what rounding does to it in float32 stays within what the block says of it."""
+    patterns; and what rounding does to it in float32 stays within what the block says of it.
+
+    Parameters
+    ----------
+    block : Block
+        Yours.
+    X : array
+        A few samples.
+    outputs : int, default 2
+        c.
+    seed : int, default 0
+        Of the numbers that are drawn.
+    """
     generator = torch.Generator().manual_seed(seed)
     on = block.on(torch.as_tensor(X, dtype=torch.float64), outputs)
     for group, rows in enumerate(on.groups):

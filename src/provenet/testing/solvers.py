@@ -27,6 +27,15 @@ def check_solver(method: Method[Any], case: Case, tol: float = 1e-6) -> str | No
     untouched.
 
     Returns the method's own reason where it refuses the problem, None where it passed.
+
+    Parameters
+    ----------
+    method : Method
+        Yours.
+    case : Case
+        A problem of the bank.
+    tol : float, default 1e-6
+        The relative gap that is asked for.
     """
     problem = case.problem
     reason = method.refuses(problem.program)
@@ -68,7 +77,15 @@ def _check_start(method: Method[Any], case: Case, tol: float) -> None:
 
 
 def check_states(method: Method[Any], problem: Problem) -> None:
-    """A step leaves the state that it is given as it was, and takes the same one again from there."""
+    """A step leaves the state that it is given as it was, and takes the same one again from there.
+
+    Parameters
+    ----------
+    method : Method
+        Yours.
+    problem : Problem
+        One that it takes.
+    """
     program, _ = reduced(problem.program, STANDARD if method.reduces else ())
     program, _ = reduced(program, method.wants)
     method = method.in_units(problem.units)

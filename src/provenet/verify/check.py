@@ -23,7 +23,16 @@ Array = NDArray[np.float64]
 def verify(data: Data, weights: Weights, statement: Statement, dual: Any = None) -> Verdict:
     """The objective of these weights on these data, and a bound below every network's of the statement.
 
-    dual, like Y: a dual point Θ that may prove more than the gradient of the loss at the network; the better counts.
+    Parameters
+    ----------
+    data : Data
+        Samples and targets.
+    weights : Weights
+        The network.
+    statement : Statement
+        What is claimed of it.
+    dual : array like Y, optional
+        A dual point Θ that may prove more than the gradient of the loss at the network; the better counts.
     """
     X, Y, w, mask = data.used()
     if statement.standard is not None:

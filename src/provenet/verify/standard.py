@@ -13,8 +13,15 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Standard:
-    """Samples become (x − mean)·scale, (d,) each, feature by feature, or channel by channel of images; targets
-    (y − target_mean)/target_spread, (c,) each, where these are given."""
+    """Samples become (x − mean)·scale, targets (y − target_mean)/target_spread.
+
+    Parameters
+    ----------
+    mean, scale : arrays (d,)
+        Of every feature, or every channel of images.
+    target_mean, target_spread : arrays (c,), optional
+        Of every output; None: targets as they are.
+    """
 
     mean: Any
     scale: Any

@@ -18,10 +18,18 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Data:
-    """X (n, d), tokens (n, s, d) or images (n, channels, …), by block; the transformed tokens h(X) for "token_map".
+    """What a network is judged on.
 
-    Y (n, c) or (n,), class indices (n,) for softmax; (n, s, c) or (n, s) with ``readout="tokens"``.  sample_weight (n,)
-    and mask (n, s), which tokens are there, are by default all ones.
+    Parameters
+    ----------
+    X : array
+        (n, d), tokens (n, s, d) or images (n, channels, …), by block; the transformed tokens h(X) for "token_map".
+    Y : array
+        (n, c) or (n,), class indices (n,) for softmax; (n, s, c) or (n, s) with ``readout="tokens"``.
+    sample_weight : array (n,), optional
+        By default all ones.
+    mask : array (n, s), optional
+        Which tokens are there, by default all.
     """
 
     X: Any
@@ -43,8 +51,19 @@ class Data:
 
 @dataclass(frozen=True)
 class Weights:
-    """first (N, p), second (N, q); gates (N, p) of a gated network; group (N,), the feature group of each neuron; bias
-    (c,), added to every output, where the statement has a free intercept: None is zero."""
+    """The network.
+
+    Parameters
+    ----------
+    first, second : arrays (N, p), (N, q)
+        The two layers, a row a neuron.
+    gates : array (N, p), optional
+        Of a gated network.
+    group : array (N,), optional
+        The feature group of each neuron.
+    bias : array (c,), optional
+        Added to every output, where the statement has a free intercept; None is zero.
+    """
 
     first: Any
     second: Any
@@ -57,14 +76,35 @@ class Weights:
 class Statement:
     """Which networks are meant, and what their objective is, in the user's own units.
 
-    loss: "squared", "softmax", "logistic" or "huber" (with its ``delta``).  settings: those of the block.
-    gate_vectors (P, p): all gates of the problem, by default the network's own; gate_group (P,): the feature group of
-    each, for "bfno".
-    relu: the neurons are their own gates, and gate_vectors name the activation patterns that networks may have, or
-    ``all_arrangements``: any.  In the plane, where p = 2, these are found; elsewhere they have a rough bound only.
-    free_intercept: networks have a bias of their outputs, any, that costs nothing.
-    penalty (C, R): the norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²); (2, 2) is weight decay.
-    standard: data are raw, and the problem is of what this makes of them; its units are those of standardised data.
+    Parameters
+    ----------
+    loss : str
+        "squared", "softmax", "logistic" or "huber".
+    beta : float
+        Weight decay of the sum over samples.
+    block : str
+        "mlp" by default.
+    settings : mapping
+        Those of the block.
+    delta : float
+        Of "huber".
+    readout : str
+        "mean", or one output a token: "tokens".
+    gate_vectors : array (P, p), optional
+        All gates of the problem, by default the network's own.
+    gate_group : array (P,), optional
+        The feature group of each, for "bfno".
+    relu : bool
+        The neurons are their own gates, and gate_vectors name the activation patterns that networks may have.
+    all_arrangements : bool
+        With ``relu``: they may have any.  In the plane, where p = 2, these are found; elsewhere they have a rough bound
+        only.
+    penalty : (C, R)
+        The norms, each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²); (2, 2) is weight decay.
+    free_intercept : bool
+        Networks have a bias of their outputs, any, that costs nothing.
+    standard : Standard, optional
+        Data are raw, and the problem is of what this makes of them; its units are those of standardised data.
     """
 
     loss: str
@@ -110,10 +150,19 @@ class Statement:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The network's objective, a lower bound of every such network's, and the largest σ_max(A_k*Θ).
+    """What was found.
 
-    ``exact`` False: ``polar_max`` is a bound that may be far above the number itself, as for ReLU with several outputs
-    in more than three dimensions; then a large gap says nothing.
+    Parameters
+    ----------
+    primal : float
+        The network's objective.
+    dual : float
+        A lower bound of every such network's.
+    polar_max : float
+        The largest σ_max(A_k*Θ).
+    exact : bool
+        False: ``polar_max`` is a bound that may be far above the number itself, as for ReLU with several outputs in
+        more than three dimensions; then a large gap says nothing.
     """
 
     primal: float

@@ -25,7 +25,8 @@ def page(suite: str, command: str, standings: Sequence[Standing], skipped: dict[
     ]
     if any(standing.case.marks for standing in standings):
         parts += ["## Marks\n", marks(standings)]
-    parts += ["## Regret\n", "`auto` beside the quickest method by name.\n", regrets(standings)]
+    if beside := [standing for standing in standings if standing.methods]:  # with `auto` alone there is nothing to say
+        parts += ["## Regret\n", "`auto` beside the quickest method by name.\n", regrets(beside)]
     parts += [f"![Gaps against seconds, a line a solver.]({picture})\n"]
     if skipped:
         parts += ["Skipped:\n", *(f"- {name}: {reason}" for name, reason in skipped.items()), ""]
