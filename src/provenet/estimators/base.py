@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state, estimator_html_repr
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor, nn
 
@@ -31,7 +31,7 @@ from provenet.estimators.auto_beta import NEURONS, BetaChoice, choose_beta
 from provenet.estimators.beta import Beta, parse_beta
 from provenet.estimators.budget import Budget
 from provenet.estimators.scales import standardizes, warn_of_scales
-from provenet.estimators.settings import OneBeta, Settings
+from provenet.estimators.settings import OneBeta, Settings, seed_of
 from provenet.estimators.telling import print_gates, print_record, told_memory
 from provenet.estimators.together import refuse_together
 from provenet.formulation import Wanted, pose
@@ -231,9 +231,7 @@ class ProvenEstimator(Settings, BaseEstimator):
         return solve_quietly(problem, self.solver, limits, start, callback, self.memory_limit)
 
     def _seed(self) -> int:
-        if isinstance(self.random_state, Integral):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return seed_of(self.random_state)
 
     def _keep(self, solution: Solution) -> None:
         for name, value in self._told_of(solution).items():

@@ -66,14 +66,6 @@ class ProvenRegressor(SingleBeta, _Regressor):
 class ProvenRegressorCV(BetaSearch, _Regressor):
     """`ProvenRegressor` with β chosen by cross-validation, then trained on all the data and certified.
 
-    From the largest β down, each is tried on all folds before the next, every fold from where it stood, until smaller
-    ones are no better (``patience``); ``rule`` picks one.  Folds are solved to ``cv_tol``, the network that is kept to
-    ``tol``.  Gates are found, and features standardised or whitened, on each fold's own rows.  β is in units of all the
-    data: a fold with a share s of the weight is trained at s·β.
-
-    Fitted, besides the attributes of `ProvenRegressor`: ``betas_`` (decreasing), ``cv_scores_`` (folds,
-    betas), ``cv_results_`` (as scikit-learn's searches have them, with the folds' ``relative_gap`` and the ``tol`` they
-    were solved to), ``beta_``, and ``path_``, the solutions on all the data at ``betas_``: to ``cv_tol``, but for that
-    of ``beta_``.  A search that Ctrl-C or ``max_seconds``, a limit of the whole fit, ends early has those that it
-    reached, and warns.
+    How it searches, and what it has once fitted besides the attributes of `ProvenRegressor`, is said of
+    `ProvenClassifierCV`.
     """

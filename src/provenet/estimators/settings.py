@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from numbers import Integral
 from textwrap import fill
 from typing import Any, TypeVar
+
+from sklearn.utils import check_random_state
 
 from provenet.blocks.base import Block
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
@@ -20,6 +23,13 @@ Kind = TypeVar("Kind", bound=type)
 
 def setting(default: Any, meaning: str) -> Any:
     return field(default=default, metadata={"meaning": meaning})
+
+
+def seed_of(random_state: Any) -> int:
+    """A number is the seed; of what else scikit-learn takes one is drawn."""
+    if isinstance(random_state, Integral):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 def documented(kind: Kind) -> Kind:

@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
+from provenet.estimators.settings import seed_of
 from provenet.layerwise.checkpoint import Checkpoint
 from provenet.layerwise.grow import Growth, Samples
 from provenet.layerwise.inputs import Held, Store
@@ -157,9 +157,7 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
             print(event, flush=True)
 
     def _seed(self) -> int:
-        if isinstance(self.random_state, Integral):
-            return int(self.random_state)
-        return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return seed_of(self.random_state)
 
     def _outputs(self, X: Any) -> NDArray[np.float64]:
         check_is_fitted(self, "network_")

@@ -15,7 +15,7 @@ from torch.nn.functional import adaptive_avg_pool1d, adaptive_avg_pool2d, conv1d
 from typing_extensions import Self, Unpack
 
 from provenet.nn.base import Neurons, TwoLayer
-from provenet.nn.settings import check_switch
+from provenet.nn.settings import check_switch, times
 
 Sizes = int | tuple[int, ...]
 Matrix = tuple[tuple[float, ...], ...]
@@ -24,22 +24,7 @@ Matrix = tuple[tuple[float, ...], ...]
 @dataclass(frozen=True)
 class Convolution:
     """How a kernel walks over sequences (n, channels, length) or images (n, channels, height, width), and how the K
-    positions it stops at are pooled to a values.
-
-    Parameters
-    ----------
-    kernel, stride, dilation : int or one a dimension
-        How large the kernel is, how far it moves, and how far its entries are apart.
-    padding : int or one a dimension
-        Zeros on both sides.
-    pool : int, one a dimension, or matrix (a, K)
-        A grid of cells, each the average of its positions (not the sum that BM eq. 7 and CP eq. 6 write): 1 is the
-        global average, 2 means 2 × 2 cells on images, row-major.  Cells are those of torch's AdaptiveAvgPool: cell i of
-        m takes the positions from ⌊iK/m⌋ up to ⌈(i+1)K/m⌉ of K, so that neighbours share one where m does not divide K.
-        Or a matrix of your own, positions row-major.
-    fit_intercept : bool, default False
-        Every patch gets a last entry of one, so that a neuron has a bias, penalised like its other weights.
-    """
+    positions it stops at are pooled to a values; settings as `provenet.CNN` has them."""
 
     kernel: Sizes = 3
     stride: Sizes = 1
@@ -94,8 +79,8 @@ class Convolution:
         room = tuple(size + 2 * pad for size, pad in zip(sizes, padding, strict=True))
         if any(r > size for r, size in zip(reach, room, strict=True)):
             raise ValueError(
-                f"kernel: with its dilation it reaches over {_times(reach)}, but X of shape {tuple(shape)}, padding "
-                f"included, has {_times(room)}; take a smaller kernel or dilation, or more padding."
+                f"kernel: with its dilation it reaches over {times(reach)}, but X of shape {tuple(shape)}, padding "
+                f"included, has {times(room)}; take a smaller kernel or dilation, or more padding."
             )
         found = tuple((size - r) // s + 1 for size, r, s in zip(room, reach, stride, strict=True))
         self._check_pool(found)
@@ -106,14 +91,12 @@ class Convolution:
             if self.matrix.shape[1] != prod(positions):
                 raise ValueError(
                     f"pool: the matrix has {self.matrix.shape[1]} columns, shape {tuple(self.matrix.shape)}, but the "
-                    f"kernel stops at {_times(positions)} = {prod(positions)} positions."
+                    f"kernel stops at {times(positions)} = {prod(positions)} positions."
                 )
             return
         cells = self.per_dimension("pool", len(positions))
         if any(cell > position for cell, position in zip(cells, positions, strict=True)):
-            raise ValueError(
-                f"pool: {_times(cells)} cells, but the kernel stops at {_times(positions)} positions only."
-            )
+            raise ValueError(f"pool: {times(cells)} cells, but the kernel stops at {times(positions)} positions only.")
 
 
 class CNN(TwoLayer):
@@ -250,7 +233,3 @@ def _pool(pool: Any) -> Sizes | Matrix:
     if not bool(torch.isfinite(table).all()) or not bool(table.any()):
         raise ValueError("pool: a pooling matrix needs finite numbers, not all zero.")
     return tuple(tuple(row) for row in table.tolist())
-
-
-def _times(sizes: Sequence[int]) -> str:
-    return " × ".join(map(str, sizes))

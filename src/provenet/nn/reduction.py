@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import adaptive_avg_pool1d, adaptive_avg_pool2d
 
+from provenet.nn.settings import times
+
 
 class Reduction(nn.Module):
     """(b, s, d) tokens → fewer of them, narrower.  Tokens that the mask leaves out stay zero.
@@ -41,7 +43,7 @@ class Reduction(nn.Module):
         if pool is not None and grid is None:
             raise ValueError("pool: tokens in a row, such as a text's, are not averaged; have fewer by cutting texts.")
         if pool is not None and grid is not None and not all(1 <= a <= b for a, b in zip(pool, grid, strict=True)):
-            raise ValueError(f"pool: a grid of {_times(grid)} cannot be averaged to {_times(pool)}.")
+            raise ValueError(f"pool: a grid of {times(grid)} cannot be averaged to {times(pool)}.")
         self.grid, self.pool, self.features = grid, pool, features
         self.register_buffer("mean", None if mean is None else mean.clone())
         self.register_buffer("components", None if components is None else components.clone())
@@ -63,11 +65,6 @@ class Reduction(nn.Module):
         maps = tokens.transpose(1, 2).unflatten(2, self.grid)  # (b, d, h, w)
         return adaptive_avg_pool2d(maps, self.pool).flatten(2).transpose(1, 2)
 
-    @property
-    def out_grid(self) -> tuple[int, int] | None:
-        """Where the tokens lie that come out."""
-        return self.pool or self.grid
-
     def extra_repr(self) -> str:
         said = [] if self.grid is None else [f"grid={self.grid}"]
         said += [] if self.pool is None else [f"pool={self.pool}"]
@@ -88,7 +85,3 @@ def principal(total: Tensor, outer: Tensor, count: int, components: int) -> tupl
     vectors = torch.linalg.eigh(spread).eigenvectors.flip(1)[:, :components].T
     largest = vectors.gather(1, vectors.abs().argmax(1, keepdim=True))
     return mean, vectors * largest.sign()
-
-
-def _times(sizes: tuple[int, ...]) -> str:
-    return " × ".join(map(str, sizes))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isqrt
 from typing import Any
@@ -15,6 +16,10 @@ def check_switch(name: str, value: object) -> None:
     """A file may hold anything, and 0.5 of an intercept would be half a column."""
     if not isinstance(value, bool):
         raise ValueError(f"{name}: it must be True or False, got {value!r}.")
+
+
+def times(sizes: Sequence[int]) -> str:
+    return " × ".join(map(str, sizes))
 
 
 @dataclass(frozen=True)

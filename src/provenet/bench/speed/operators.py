@@ -30,7 +30,6 @@ from provenet.nn.tokens import pool_tokens
 from provenet.operators import FeatureOperator, Operator, PooledOperator
 from provenet.variable import Factors
 
-TARGET = 1.5
 GRID = (7, 7)
 _BATCHES = (10, 40, 160, 640)  # samples at a time that the bare products may choose from
 _SECONDS = 2.0  # of repetitions a row, at least three

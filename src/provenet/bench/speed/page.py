@@ -27,7 +27,7 @@ def page(suite: str, command: str, standings: Sequence[Standing], skipped: dict[
         parts += ["## Marks\n", marks(standings)]
     if beside := [standing for standing in standings if standing.methods]:  # with `auto` alone there is nothing to say
         parts += ["## Regret\n", "`auto` beside the quickest method by name.\n", regrets(beside)]
-    parts += [f"![Gaps against seconds, a line a solver.]({picture})\n"]
+    parts += [f"[![Gaps against seconds, a line a solver.]({picture})]({picture})\n"]  # in full where it is clicked
     if skipped:
         parts += ["Skipped:\n", *(f"- {name}: {reason}" for name, reason in skipped.items()), ""]
     return "\n".join(parts)

@@ -1,6 +1,6 @@
 """Random programs solved in float32 and proven in float64, each proof made once more by `provenet.verify`:
 
-    python -m provenet.bench.reproof 1000 [first seed]
+    python -m trust.reproof 1000 [first seed]
 
 Blocks, losses, sizes, gates, β, tolerances and scales of the data are drawn.  What is compared: the objective of the
 returned network, and that the lower bound of the certificate is none that the independent checker contradicts: its own,

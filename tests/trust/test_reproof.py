@@ -1,4 +1,4 @@
-"""Random programs in float32, proven in float64, and proven again; `provenet.bench.reproof` has more of them."""
+"""Random programs in float32, proven in float64, and proven again; `trust.reproof` has more of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from provenet.bench import reproof
+from trust import reproof
 
 
 @pytest.mark.filterwarnings("ignore")
