@@ -150,6 +150,41 @@ def test_texts_of_different_lengths(tmp_path: Path) -> None:
     assert right == pytest.approx(found.rows[1].top1)
 
 
+def test_neurons_that_read_one_token_have_a_bias(tmp_path: Path) -> None:
+    """A class by how many tokens are beyond a threshold: their mean does not tell, nor do gates through the origin."""
+    rng = np.random.default_rng(0)
+    tokens = rng.uniform(-1, 1, (200, 6, 1)).astype(np.float32)
+    y = (tokens[..., 0] > 0.5).sum(1) > 1
+    pn.embed(lambda images: images[:, 0], tokens[:, None], tmp_path / "e", y=y, name="itself")
+    found = pn.heads.compare(tmp_path / "e", heads=["linear", "mlp-gated"], betas=[0.03, 0.003], validation=0.4)
+    linear, gated = (row.validation or 0.0 for row in found)
+    assert gated > linear + 0.03
+
+
+def test_places_are_told_apart_with_a_mask_too(tmp_path: Path) -> None:
+    """A class by how far the first token is from the origin, whatever the others are: linear heads and means are lost.
+    Behind its backbone the head says what it said in the comparison."""
+    rng = np.random.default_rng(0)
+    mask = np.arange(4) < rng.integers(2, 5, 160)[:, None]
+    tokens = (rng.uniform(-1, 1, (160, 4, 1)) * mask[..., None]).astype(np.float32)
+    y = np.abs(tokens[:, 0, 0]) > 0.5
+
+    def backbone(texts: list[str]) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = [int(text) for text in texts]
+        return torch.as_tensor(tokens[rows]), torch.as_tensor(mask[rows])
+
+    texts = [str(i) for i in range(160)]
+    pn.embed(backbone, texts, tmp_path / "e", y=y)
+    heads = ["mixer-linear", "mlp-gated", "places-gated"]
+    found = pn.heads.compare(tmp_path / "e", heads=heads, betas=[0.01], out=tmp_path / "m", test=tmp_path / "e")
+    assert found.best.head == "places-gated"
+    assert (found.best.top1 or 0) > 0.9
+    for row in found.rows[1:]:
+        module = pn.nn.with_backbone(backbone, pn.heads.load(tmp_path / "m" / ".heads" / row.head))
+        assert (module(texts).argmax(1).numpy() == y).mean() == pytest.approx(row.top1)
+    assert pn.heads.score(tmp_path / "m", tmp_path / "e")["top1"] == pytest.approx(found.best.top1)
+
+
 def test_weighed_tokens_have_the_mean_of_those_that_are_there() -> None:
     x, mask = np.ones((2, 4, 1), dtype=np.float32), np.array([[1, 0, 0, 0], [0, 0, 0, 0]], dtype=bool)
     assert weighed(x, mask).mean(1).ravel().tolist() == [1.0, 0.0]
@@ -157,7 +192,7 @@ def test_weighed_tokens_have_the_mean_of_those_that_are_there() -> None:
 
 
 def test_names_of_heads() -> None:
-    assert len(HEADS) == 14
+    assert len(HEADS) == 16
     assert head_names("all") == tuple(HEADS)
     assert head_names("linear, linear,fnet-gated") == ("linear", "fnet-gated")
     with pytest.raises(ValueError, match="softmax-attention"):

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from provenet.blocks import CNN, Block
 from provenet.embeddings import Embedding
 from provenet.estimators import ProvenClassifier
 from provenet.estimators.choice import seen_enough
 from provenet.heads.kinds import HEADS, Tokens
-from provenet.nn.backbone import weighed
+from provenet.nn.backbone import in_channels, weighed
 from provenet.solvers import Status
 
 Array = NDArray[Any]
@@ -46,11 +47,18 @@ class Samples:
         mask = np.concatenate(masks) if len(masks) == 2 else None
         return Samples(np.concatenate([self.X, other.X]), np.concatenate([self.y, other.y]), mask)
 
-    def read_by(self, takes_mask: bool) -> tuple[Array, dict[str, Array]]:
-        """X as a head reads it, and the mask for one that takes it."""
-        if self.mask is None:
-            return self.X, {}
-        return (self.X, {"mask": self.mask}) if takes_mask else (weighed(self.X, self.mask), {})
+    @property
+    def weighed(self) -> Array:
+        """X so that means over all tokens are means over those that are there."""
+        return self.X if self.mask is None else weighed(self.X, self.mask)
+
+    def read_by(self, block: Block) -> tuple[Array, dict[str, Array]]:
+        """X as a head of this block reads it, and the mask for one that takes it."""
+        if isinstance(block, CNN):
+            return in_channels(self.X, self.mask, block), {}
+        if block.masks and self.mask is not None:
+            return self.X, {"mask": self.mask}
+        return self.weighed, {}
 
 
 @dataclass(frozen=True)
@@ -187,7 +195,7 @@ def _follow(
 
 def _quietly(model: ProvenClassifier, samples: Samples) -> None:
     """The gap that is reached stands in the table; no warning repeats it."""
-    X, more = samples.read_by(model.block.masks)  # type: ignore[union-attr]
+    X, more = samples.read_by(model.block)  # type: ignore[arg-type]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         model.fit(X, samples.y, **more)
@@ -197,7 +205,7 @@ def _quietly(model: ProvenClassifier, samples: Samples) -> None:
 
 def right(model: Any, samples: Samples, among: int) -> float:
     """The share of samples whose label is among the ``among`` most probable ones."""
-    X, more = samples.read_by(model.block.masks)
+    X, more = samples.read_by(model.block)
     proba = model.predict_proba(X, **more)
     first = np.argsort(-proba, axis=1)[:, :among]
     return float((model.classes_[first] == samples.y[:, None]).any(axis=1).mean())

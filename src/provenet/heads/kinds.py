@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import gcd
 
-from provenet.blocks import BFNO, FNO, Block, FNet, Mixer, PoolFormer, SelfAttention
+from provenet.blocks import BFNO, CNN, FNO, Block, FNet, Mixer, PoolFormer, SelfAttention
 
 _MOST_GROUPS = 5  # as AT has it
 
@@ -37,10 +37,12 @@ def _b_fno(tokens: Tokens) -> Block:
     return BFNO(groups=groups, grid=tokens.grid)
 
 
-# an MLP that reads every token by itself is a PoolFormer that averages a token with none; linear, and read out by the
-# mean, it is the linear head
+# what reads every token by itself is a convolution with a kernel of one, and its neurons have a bias: without one the
+# gated MLP is behind the linear head.  "mlp" is read out by the mean over tokens, so that linear it is the linear head;
+# "places" has weights of its own for the readout of each place
 _BLOCKS: dict[str, Callable[[Tokens], Block]] = {
-    "mlp": lambda tokens: PoolFormer(window=1, grid=tokens.grid),
+    "mlp": lambda tokens: CNN(kernel=1, pool=1, fit_intercept=True),
+    "places": lambda tokens: CNN(kernel=1, pool=tokens.s, fit_intercept=True),
     "attention": lambda tokens: SelfAttention(),
     "mixer": lambda tokens: Mixer(),
     "fno": lambda tokens: FNO(grid=tokens.grid),
@@ -49,13 +51,13 @@ _BLOCKS: dict[str, Callable[[Tokens], Block]] = {
     "fnet": lambda tokens: FNet(),
 }
 
-HEADS: dict[str, HeadKind] = {"linear": HeadKind(_BLOCKS["mlp"], "linear")} | {
+HEADS: dict[str, HeadKind] = {"linear": HeadKind(lambda tokens: PoolFormer(window=1, grid=tokens.grid), "linear")} | {
     f"{name}-{word}": HeadKind(block, activation)
     for name, block in _BLOCKS.items()
     for word, activation in (("linear", "linear"), ("gated", "gated_relu"))
     if (name, word) != ("mlp", "linear")
 }
-QUICK = ("linear", "mlp-gated", "poolformer-gated", "mixer-linear", "attention-linear")
+QUICK = ("linear", "mixer-linear", "mlp-gated", "places-gated")
 
 
 def head_names(asked: str | Iterable[str]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from provenet.nn.attention import SelfAttention
+from provenet.nn.cnn import CNN, Convolution
 from provenet.nn.reduction import Reduction
 from provenet.nn.standardised import core
 
@@ -50,9 +51,12 @@ class Head(nn.Module):
         if isinstance(self.reduction.components, Tensor):
             tokens = tokens.to(self.reduction.components.dtype)
         reduced = self.reduction(tokens, mask).to(next(self.network.parameters()).dtype)
-        if mask is None:
-            logits: Tensor = self.network(reduced)
-        elif isinstance(core(self.network), SelfAttention):
+        own = core(self.network)
+        if isinstance(own, CNN):
+            logits: Tensor = self.network(in_channels(reduced, mask, own.convolution))
+        elif mask is None:
+            logits = self.network(reduced)
+        elif isinstance(own, SelfAttention):
             logits = self.network(reduced, mask)
         else:
             logits = self.network(weighed(reduced, mask))
@@ -124,6 +128,16 @@ def weighed(tokens: Any, mask: Any) -> Any:
     count = mask.sum(1)
     share = mask * (mask.shape[1] / (count + (count == 0)))[:, None]
     return tokens * (share.astype(tokens.dtype) if hasattr(share, "astype") else share.to(tokens.dtype))[..., None]
+
+
+def in_channels(tokens: Any, mask: Any, convolution: Convolution) -> Any:
+    """Tokens (b, s, d), arrays or tensors, as a convolution over them reads them: (b, d, s).
+
+    Those that one mean is taken of are `weighed`; where places are told apart each keeps its size.
+    """
+    if mask is not None and convolution.cells(1) == 1:
+        tokens = weighed(tokens, mask)
+    return tokens.swapaxes(1, 2)
 
 
 def weights_digest(backbone: Any) -> str | None:

@@ -201,5 +201,4 @@ def _fitted(model: Any, X: Array, y: Array) -> Any:
 
 
 def _mean_token(samples: Samples) -> Array:
-    X, _ = samples.read_by(False)
-    return np.asarray(X, dtype=np.float64).mean(1)
+    return np.asarray(samples.weighed, dtype=np.float64).mean(1)
