@@ -31,7 +31,8 @@ def draw(standings: Sequence[Standing], file: Path) -> None:
 
 def _panel(axes: Any, standing: Standing, colours: dict[str, Any]) -> None:
     for who in standing.who:
-        points = sorted((one.seconds, one.gap) for one in standing.by(who) if one.gap is not None)
+        proven = [(one.seconds, one.gap) for one in standing.by(who) if one.gap is not None]
+        points = sorted((seconds, gap) for seconds, gap in proven if seconds == standing.seconds(who, gap))
         if points:
             seconds, gaps = zip(*points, strict=True)
             style = {"linewidth": 2.5, "zorder": 3} if who == "auto" else {"linewidth": 1.2}
