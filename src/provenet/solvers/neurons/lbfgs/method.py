@@ -36,7 +36,8 @@ from provenet.vectors import unit
 
 _FIRST = 8  # steps to the first look
 _RENEWED = 15  # steps after which scales are looked at anew
-_FINE = 1e-4  # a relative gap from which on float64 pays
+_FINE = 1e-4  # a relative gap from which on float64 pays,
+_IDLE = 1e-7  # or a gain between two looks, of the objective, that is as good as none
 _BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth adding, while the gap is larger
 _NEURONS = 160.0  # that there are, about, where gates and outputs allow
 _REMEMBERED = 4  # of a limit of memory, one part in so many is for steps that are remembered
@@ -47,12 +48,13 @@ _CALLS = 1.1e7  # what a step's many small calls take, as multiply-adds;
 _BATCHES = 4  # times that, where neurons go through their block batch by batch
 _HESSIANS, _SEEN = 3, 2e6  # of sizes at a look, and the numbers one of them is made of, at most
 _GATED, _OUTPUT = 60.0, 300.0  # the work of a neuron's hidden value, gated, and of an output's loss, without products
+_TOLD = ("age", "stuck", "exhausted", "seen")  # of a state, in its snapshot
 
 
 @dataclass(frozen=True)
 class LBFGSState:
     """scales (N, p + q): inverse curvatures, None where they are to be looked at.  stuck: no step was found.
-    exhausted: neither was a neuron to add."""
+    exhausted: neither was a neuron to add.  seen: the objective at the last look."""
 
     here: Coordinates
     at: Spot
@@ -61,6 +63,7 @@ class LBFGSState:
     age: int = 0
     stuck: bool = False
     exhausted: bool = False
+    seen: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,7 @@ class LBFGS(Resumable[LBFGSState]):
             tensors |= {"steps": steps, "changes": changes, "corner": pairs.corner}
         if state.scales is not None:
             tensors["scales"] = state.scales
-        told = {"age": state.age, "stuck": state.stuck, "exhausted": state.exhausted, "value": state.at.value}
+        told = {name: getattr(state, name) for name in _TOLD} | {"value": state.at.value}
         return told | {"blocks": [[one.count, one.memory.shape[1]] for one in pairs.blocks]}, tensors
 
     def resumed(self, program: Program, kept: Kept) -> LBFGSState:
@@ -177,7 +180,7 @@ class LBFGS(Resumable[LBFGSState]):
             steps, changes = (tensors[name].split(counts) for name in ("steps", "changes"))
             blocks = (Block.of(*rows) for rows in zip(steps, changes, most, strict=True))
             pairs = Pairs(pairs.most, tuple(blocks), tensors["corner"])
-        numbers = {name: told[name] for name in ("age", "stuck", "exhausted")}
+        numbers = {name: told[name] for name in _TOLD}
         prediction = here.both_ways(factors)[0].to(torch.float64)
         at = Spot(factors, prediction, told["value"], tensors["gradient"])  # not anew: a free intercept began elsewhere
         return LBFGSState(here, at, pairs, tensors.get("scales"), **numbers)
@@ -196,7 +199,10 @@ class LBFGS(Resumable[LBFGSState]):
         return replace(state, at=there, pairs=pairs, scales=scales, age=age + 1)
 
     def look(self, program: Program, state: LBFGSState, gap: Gap) -> LBFGSState:
-        if state.here.dtype == torch.float32 and gap.relative < _FINE:
+        value = state.at.value
+        idle = state.seen - value <= _IDLE * abs(value)
+        state = replace(state, seen=value)
+        if state.here.dtype == torch.float32 and (gap.relative < _FINE or idle):
             state = self._finer(program, state)
         beyond = program.beta * (1 + min(_BEYOND, 0.1 * gap.relative))
         most = max(self.atoms, state.at.factors.n_neurons // 4)
@@ -214,7 +220,7 @@ class LBFGS(Resumable[LBFGSState]):
         """The same neurons in float64."""
         here = state.here.finer(program)
         fine = self._begun(program, here, state.here.leave(state.at.factors))
-        return replace(fine, pairs=state.pairs.to(here.dtype, fine.pairs.most), age=state.age)
+        return replace(fine, pairs=state.pairs.to(here.dtype, fine.pairs.most), age=state.age, seen=state.seen)
 
     def _joined(self, program: Program, state: LBFGSState, atoms: Factors) -> LBFGSState | None:
         """All neurons of the sizes that are best for their directions; those of none go.  None where it is no gain."""

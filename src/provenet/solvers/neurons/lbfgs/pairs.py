@@ -10,7 +10,7 @@ is let go as a whole, and nothing is copied.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import torch
@@ -117,20 +117,26 @@ class Pairs:
 
     def carried(self, width: int, kept: Tensor, more: int, most: int) -> Pairs:
         """For the neurons ``kept`` (m,), of ``width`` weights, and ``more`` new ones of which nothing is known."""
+
+        def changed(rows: Tensor) -> Tensor:
+            return pad(rows.unflatten(2, (-1, width))[:, :, kept].flatten(2), (0, more * width))
+
+        return self._by(changed, most)
+
+    def to(self, dtype: torch.dtype, most: int) -> Pairs:
+        """In another precision, and no more than ``most`` of them."""
+        return self._by(lambda rows: rows.to(dtype), most)
+
+    def _by(self, changed: Callable[[Tensor], Tensor], most: int) -> Pairs:
+        """The pairs (2, k, W) of each block after a change, where they still show positive curvature."""
         blocks = []
         for block in self.blocks:
-            rows = block.memory[:, : block.count].unflatten(2, (-1, width))[:, :, kept].flatten(2)
-            steps, changes = pad(rows, (0, more * width))
+            steps, changes = changed(block.memory[:, : block.count])
             products = steps * changes
             curved = products.sum(1) > torch.finfo(products.dtype).eps * products.abs().sum(1)
             if bool(curved.any()):
                 blocks.append(Block.of(steps[curved], changes[curved], block.memory.shape[1]))
         return Pairs.of(most, blocks)
-
-    def to(self, dtype: torch.dtype, most: int) -> Pairs:
-        """In another precision, and no more than ``most`` of them."""
-        blocks = [Block.of(one.steps.to(dtype), one.changes.to(dtype), one.memory.shape[1]) for one in self.blocks]
-        return Pairs(most, tuple(blocks), self.corner)._shortened()
 
     def _shortened(self) -> Pairs:
         """Without its oldest blocks where they are too many."""
