@@ -28,7 +28,7 @@ KEPT = 512 * _MIB  # what is made of inputs and gates is kept up to this
 MOST_KEPT = 2048 * _MIB  # or up to this, where it is a small share of the free memory
 
 _LIMIT: ContextVar[int] = ContextVar("limit", default=sys.maxsize)  # of all memory that is allocated
-_BATCHES = 32  # a batch takes one part in so many of a limit: several are alive at a time, of several arrays each
+BATCHES = 32  # a batch takes one part in so many of a limit: several are alive at a time, of several arrays each
 
 
 @contextmanager
@@ -48,7 +48,7 @@ def share(parts: int) -> int:
 
 def count(numbers: int, budget: int, itemsize: int = 8) -> int:
     """How many can be worked on at a time, one at least, each making so many ``numbers`` of ``itemsize`` bytes."""
-    return max(1, min(budget, share(_BATCHES)) // (max(numbers, 1) * itemsize))
+    return max(1, min(budget, share(BATCHES)) // (max(numbers, 1) * itemsize))
 
 
 def slices(total: int, numbers: int, budget: int, itemsize: int = 8, start: int = 0) -> list[slice]:

@@ -74,6 +74,11 @@ class Block(ABC):
         every = self.sides(X[which // count], unit)
         return every[torch.arange(len(which), device=X.device), which % count].view(*index.shape, -1)
 
+    def row_parts(self, X: Tensor) -> int:
+        """Into how many parts the rows of a sample fall, one after the other and as long each, that have columns of Φ
+        to themselves."""
+        return 1
+
     def row_lengths(self, X: Tensor) -> Tensor | None:
         """The norms of Φ's rows, (n·ρ,), where they are known without writing rows down."""
         return None

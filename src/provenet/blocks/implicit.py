@@ -46,5 +46,5 @@ def implicit_cones(on: OnData, gates: Gates) -> ImplicitCones:
         whole = torch.zeros(len(signs), len(groups), count, dtype=torch.int8)
         whole[torch.arange(len(signs)), gates.group] = signs
         signs = whole.flatten(1)
-    rows = ImplicitRows(apply, pick, noise, length, on.p, groups[0].rho, len(groups))
+    rows = ImplicitRows(apply, pick, noise, length, on.p, groups[0].rho, len(groups), on.block.row_parts(on.X))
     return ImplicitCones(rows, PickedSigns.of(signs), unit(gates.vectors))

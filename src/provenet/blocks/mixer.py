@@ -47,6 +47,10 @@ class Mixer(Block):
         column = X.transpose(1, 2)[index // (s * d), index % d]  # (…, s)
         return (one_hot(index // d % s, s).to(X.dtype).unsqueeze(-1) * column.unsqueeze(-2)).flatten(-2)
 
+    def row_parts(self, X: Tensor) -> int:
+        """Those of token t are in row t of W₁."""
+        return int(X.shape[1])
+
     def row_lengths(self, X: Tensor) -> Tensor:
         return torch.linalg.vector_norm(X, dim=1)[:, None].expand(-1, X.shape[1], -1).flatten()
 

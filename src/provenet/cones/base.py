@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 from typing_extensions import Self
 
@@ -54,6 +55,11 @@ class Region(Placed, ABC):
     @abstractmethod
     def tables(self) -> Sequence[tuple[Tensor, Table]]:
         """Gates that share rows, and their cones with these rows written down; none where that is too much."""
+
+    def bounded(self, G: Tensor) -> Tensor:
+        """Upper bounds (P,) of max ‖G_kᵀu‖ for G (P, p, c), where rows are not written down and something else is known
+        of the cones; else infinite."""
+        return G.new_full((len(G),), torch.inf)
 
     def exact(self, outputs: int) -> bool:
         """Whether `peaks` for c = ``outputs`` are the largest there are."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import torch
@@ -12,6 +12,7 @@ from torch import Tensor
 from provenet import batches, deadline
 from provenet.cones.base import Region, Table
 from provenet.cones.cones import Cones
+from provenet.cones.narrow import Axes, axes_of, narrow_bound
 from provenet.cones.projection import in_spans
 from provenet.cones.search import climb
 from provenet.cones.signs import PickedSigns
@@ -25,8 +26,9 @@ class ImplicitRows:
 
     apply: u (B, p) and some rows in a row ↦ uΦᵀ of them (B, span), before rows are scaled.  pick: index (…) ↦ Φ[index]
     (…, p), likewise.  noise: u ↦ what rounding may do to ``apply``.  length (N,): of the rows.  each: rows of a
-    sample, which follow one another; the rows of all samples do so once for each of the ``groups``.  basis (p, r): u in
-    fewer coordinates, None: all.
+    sample, which follow one another; the rows of all samples do so once for each of the ``groups``.  parts: the rows of
+    a sample fall into so many, one after the other, each with columns of its own.  basis (p, r): u in fewer
+    coordinates, None: all.
     """
 
     apply: Callable[[Tensor, slice], Tensor]
@@ -36,6 +38,7 @@ class ImplicitRows:
     p: int
     each: int
     groups: int = 1
+    parts: int = 1
     basis: Tensor | None = None
 
     @property
@@ -80,12 +83,13 @@ class ImplicitCones(Region):
     signs: PickedSigns
     inside: Tensor
     doubt: float = 0.0
+    known: dict[int, Axes | None] = field(default_factory=dict, compare=False, repr=False)  # by gate of the table
 
     def restrict(self, gates: Tensor) -> ImplicitCones:
         return replace(self, signs=self.signs[gates], inside=self.inside[gates])
 
     def within(self, basis: Tensor) -> ImplicitCones:
-        return replace(self, rows=self.rows.within(basis), inside=self.inside @ basis)
+        return replace(self, rows=self.rows.within(basis), inside=self.inside @ basis, known={})
 
     @cached_property
     def tables(self) -> list[tuple[Tensor, Table]]:
@@ -105,6 +109,24 @@ class ImplicitCones(Region):
 
     def peaks(self, G: Tensor, above: float = 0.0) -> Tensor:
         return climb(self, G).u
+
+    def bounded(self, G: Tensor) -> Tensor:
+        """Upper bounds (P,) of max ‖G_kᵀu‖ by how narrow the cones are; infinite where that says nothing, or takes too
+        long."""
+        gates = self.signs.gate.tolist()
+        new = torch.tensor([i for i, gate in enumerate(gates) if gate not in self.known], dtype=torch.long)
+        try:
+            if new.numel():
+                rows = self.rows
+                found = axes_of(
+                    rows, self.signs[new], self.inside[new], rows.parts, rows.each, exact=rows.basis is None
+                )
+                self.known.update({gates[i]: axes for i, axes in zip(new.tolist(), found, strict=True)})
+            axes = [self.known[gate] for gate in gates]
+            some = [narrow_bound(one, G[i]) if one else torch.inf for i, one in deadline.paced(list(enumerate(axes)))]
+        except deadline.TooLong:
+            return G.new_full((len(G),), torch.inf)
+        return G.new_tensor(some)
 
     def slack(self, u: Tensor, gate: Tensor) -> Tensor:
         signs = self.signs[gate]

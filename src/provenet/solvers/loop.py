@@ -16,6 +16,7 @@ from torch import Tensor
 from provenet import deadline
 from provenet.certificates import DualPoint, Gap, Mixture, Screen, duality_gap, judged
 from provenet.problem import Program, Units
+from provenet.ranks import current
 from provenet.reductions import Reduction
 from provenet.solvers.needs import RESIDENT, Ability
 from provenet.solvers.offers import Offer, Task
@@ -35,6 +36,8 @@ _CLOSE = 0.3  # a relative gap: while it is larger, gradients are too far apart 
 _IN_REACH = (
     20  # times the gap that is asked for: from farther, no mixture gets there, and unless the run ends none is tried
 )
+_DEAR, _LONGER = 1.0, 1.2  # seconds of a look for which time is kept back at the end, and by how much longer it may be,
+_MOST_KEPT_BACK = 0.25  # if it is not more than this part of the limit
 _WORTH_PROVING = 0.5  # of the gap: what a mixture must promise, to have its polars bounded while the run goes on,
 _WORTH_THE_END = 0.05  # or where it ends with that
 
@@ -208,15 +211,25 @@ class _Course:
         self.mixture = Mixture(program) if mixes else None  # then a dual point holds for all that come after it
         self.screen = Screen(program) if Screen.serves(program) else None
         self.history: list[Record] = []
+        self.look_seconds = 0.0  # of the last look
         self.progress_gap, self.since_progress, self.next_look = math.inf, 0, 0
 
     @property
     def seconds(self) -> float:
         return time.perf_counter() - self.began
 
+    @property
+    def _kept_back(self) -> float:
+        """Seconds that steps leave for a last look, where one takes long: without it the run's end would prove little.
+        Nothing where that would be most of the time, or where processes would have to agree on it."""
+        dear = _DEAR < self.look_seconds < _MOST_KEPT_BACK * (self.limits.max_seconds or 0.0)
+        return _LONGER * self.look_seconds if dear and current() is None else 0.0
+
     def to_its_end(self, start: Factors | None) -> Status:
         method, program = self.method, self.program
+        began = time.perf_counter()
         self.at_zero = gap = _gap_at_zero(program, self.best)
+        self.look_seconds = time.perf_counter() - began
         self.best_gap, self.best_primal = gap.absolute, gap.primal
         self.proven = self.judged = gap.at
         if gap.relative <= self.limits.tol:
@@ -227,7 +240,7 @@ class _Course:
         if saved is None or not continued(self, saved):
             self.state = method.init(program, start)
         while True:
-            out_of_steps, out_of_time = self.step >= max_steps, deadline.over()
+            out_of_steps, out_of_time = self.step >= max_steps, deadline.left() <= self._kept_back
             finished = method.finished(self.state)
             if self.step >= self.next_look or out_of_steps or out_of_time or finished:
                 self.next_look = self.step + method.pause(program, self.step)
@@ -248,7 +261,9 @@ class _Course:
                 if finished or self.since_progress >= method.patience:
                     return Status.STALLED
                 self.state = method.look(program, self.state, gap)
-            self.state = method.step(program, self.state)
+            kept_back = self._kept_back
+            with deadline.within(deadline.left() - kept_back if kept_back else None):
+                self.state = method.step(program, self.state)
             self.step += 1
             if saved is not None and saved.is_due(self.step):
                 keep(self, saved)
@@ -269,7 +284,9 @@ class _Course:
         if self.at_zero is not None and point.penalty == 0 and not bool(point.prediction.any()):  # most begin there
             own = self.at_zero
         else:
+            began = time.perf_counter()
             own = duality_gap(self.program, point.prediction, point.penalty, tol=self.limits.tol, screen=self.screen)
+            self.look_seconds = time.perf_counter() - began
         self.seen = self.step
         if not _finite(own):
             return own

@@ -28,12 +28,14 @@ _TOLERANCE = 1e-8  # bounds of the polar that close are not tightened further
 
 @dataclass(frozen=True)
 class ConeNuclear(ConeGauge[R_co]):
-    """Where rows are too many to be written down for once, the spectral norm bounds the polar from above."""
+    """Where rows are too many to be written down for once, the spectral norm bounds the polar from above, or how narrow
+    the cones are."""
 
     def relaxed(self, outputs: int) -> Gauge:
         """The cones are left out where how hard a neuron in its cone can pull is dear to know: with several outputs,
         but for the small cones of which polars are exact."""
-        return self if all(table.exact(outputs) for _, table in self.region.tables) else NuclearNorm()
+        tables = self.region.tables
+        return self if tables and all(table.exact(outputs) for _, table in tables) else NuclearNorm()
 
     def bounds(self, stack: Stack) -> Bounds:
         """lower ≤ ‖Z_k‖_{*,K} ≤ upper: neurons above, the polar below, or without a table the nuclear norm."""
@@ -75,6 +77,8 @@ class ConeNuclear(ConeGauge[R_co]):
         rough = NuclearNorm().polar(stack).upper
         lower, upper = torch.zeros_like(rough), rough.clone()
         kind, peaks = BoundKind.DETERMINISTIC, self.region.inside.clone()
+        if not self.region.tables:
+            upper = torch.minimum(upper, self.region.bounded(stack))
         for gates, table in self.region.tables:
             found = (_ordered if table.exact(stack.shape[2]) else _together)(
                 table, stack[gates], rough[gates], enough if each else max(enough, float(lower.max())), each, asked

@@ -9,6 +9,7 @@ atom found can leave.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from provenet import deadline
+from provenet import batches, deadline
 from provenet.certificates import Gap
 from provenet.cones import Region
 from provenet.cones.search import glance
@@ -43,6 +44,8 @@ _SEARCH_SHARE = 0.3  # in this part of the time left
 _HARD = 0.5  # of β: pulls this far beyond it are far from the end
 _SAME = 1e-8  # 1 − cos of the angle between two vectors that are one
 _SMALL = 1e-3  # of a neuron's usual size: what new ones begin with
+_NEURONS, _WALLS = 2, 64  # a gate, and walls of each, that are expected where memory is counted,
+_PREDICTIONS, _AT_WORK = 30, 3  # arrays of the prediction's size, and batches that are alive at a time
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,16 @@ class ConeBM(Method[ConeBMState]):
 
     def in_units(self, units: Units) -> ConeBM:
         return replace(self, spread=self.spread / units.z**0.5)
+
+    def memory(self, program: Program) -> int:
+        """Where rows are millions, what goes through them, and the walls of the neurons, are more than the stacks."""
+        op = program.operator
+        stacks = super().memory(program)
+        if TABLE.of(program):
+            return stacks
+        walls = 3 * 8 * _NEURONS * op.n_gates * min(_WALLS, op.p) * op.p
+        at_work = _AT_WORK * min(batches.BLOCK, batches.share(batches.BATCHES))
+        return stacks + op.held_bytes + _PREDICTIONS * 8 * math.prod(op.output_shape) + walls + at_work
 
     def offer(self, task: Task) -> Offer:
         """The first choice where polars are hard, for several outputs beyond three dimensions; the only one without a

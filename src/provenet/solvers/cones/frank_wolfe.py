@@ -6,6 +6,7 @@ needed vanish), and improves the first layers within their cones.  The algorithm
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
@@ -60,6 +61,12 @@ class FrankWolfe(Method[FrankWolfeState]):
         open_wide = gauge.spike_free and op.q > 1
         starts, finishes = tabled and not open_wide, tabled and not (open_wide and op.kernel_rows > _WIDE)
         return Offer(self.memory(task.program), 0.0, task.product + 10 * searched, 10 * task.decades, starts, finishes)
+
+    def memory(self, program: Program) -> int:
+        """All second layers are found together: what every weight of theirs does to the prediction is written down."""
+        op = program.operator
+        neurons = min(self.atoms, max(_UNKNOWNS // op.q, 8))
+        return super().memory(program) + 3 * 8 * neurons * op.q * math.prod(op.output_shape)
 
     def init(self, program: Program[ConeGauge], start: Factors | None) -> FrankWolfeState:
         return FrankWolfeState(place(program, start or program.nobody))
