@@ -9,6 +9,7 @@ from math import gcd
 from provenet.blocks import BFNO, CNN, FNO, Block, FNet, Mixer, PoolFormer, SelfAttention
 
 _MOST_GROUPS = 5  # as AT has it
+_MOST_PLACES = 16  # beyond, neighbours are read out together: time and memory grow with places
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def _b_fno(tokens: Tokens) -> Block:
 # "places" has weights of its own for the readout of each place
 _BLOCKS: dict[str, Callable[[Tokens], Block]] = {
     "mlp": lambda tokens: CNN(kernel=1, pool=1, fit_intercept=True),
-    "places": lambda tokens: CNN(kernel=1, pool=tokens.s, fit_intercept=True),
+    "places": lambda tokens: CNN(kernel=1, pool=min(tokens.s, _MOST_PLACES), fit_intercept=True),
     "attention": lambda tokens: SelfAttention(),
     "mixer": lambda tokens: Mixer(),
     "fno": lambda tokens: FNO(grid=tokens.grid),
