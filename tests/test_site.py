@@ -24,6 +24,13 @@ def test_every_public_name_is_in_the_reference_once() -> None:
     assert set(pn.__all__) | {"heads", "nn", "ranks", "testing", "verify"} == set(listed)
 
 
+def test_no_function_is_hidden_behind_a_file_of_its_name() -> None:
+    """The reference would show the file, and leave the function out."""
+    for room in (pn.heads, pn.nn, pn.ranks, pn.testing, pn.verify):
+        files = {file.stem for file in Path(room.__file__).parent.glob("*.py")}
+        assert not files & set(room.__all__)
+
+
 def test_the_notebook_is_the_page() -> None:
     spec = spec_from_file_location("notebook", ROOT / "examples" / "notebook.py")
     assert spec is not None

@@ -1,6 +1,6 @@
 """Heads for frozen backbones: many fitted to one embedding, compared, and the best kept."""
 
-from provenet.heads.compare import Comparison, compare
+from provenet.heads.comparison import Comparison, compare
 from provenet.heads.fitting import Row
 from provenet.heads.kinds import HEADS
 from provenet.heads.model import load, score
