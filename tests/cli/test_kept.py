@@ -181,3 +181,34 @@ except KeyboardInterrupt:
 """
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "came\n", "")
+
+
+def test_an_interruption_that_compiled_code_made_another_exception_of(run, flowers, monkeypatch):
+    def broken(*_, **__):
+        raise ValueError("Invalid affine transformation matrix")
+
+    monkeypatch.setattr("provenet.estimators.base.ProvenEstimator.fit", broken)
+    monkeypatch.setattr("provenet.cli._CAME", [signal.SIGINT])
+    answer = run("fit", flowers, "--target", "kind")
+    assert answer.code == 1
+    assert "interrupted, and nothing was saved. (Invalid affine transformation matrix)" in answer.err
+
+
+def test_ctrl_c_waits_for_the_report(run, flowers, tmp_path, monkeypatch):
+    from provenet.cli import fit as command
+
+    whole = command.write_report
+
+    def interrupted_report(*args, **settings):
+        signal.raise_signal(signal.SIGINT)
+        return whole(*args, **settings)
+
+    monkeypatch.setattr(command, "write_report", interrupted_report)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what began in the background has it ignored
+    try:
+        answer = run("fit", flowers, "--target", "kind", "--gates", 20, "--out", "flowers")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert answer.code == 1
+    assert "interrupted, but the model is in flowers and the report is in flowers/report.html" in answer.err
+    assert (tmp_path / "flowers" / "report.html").stat().st_size > 10_000

@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any
 
 _LATER = 0.01  # seconds
+_CAME: list[int] = []
 
 
 def main() -> None:
@@ -35,8 +36,18 @@ def _end_at_once(_: int, __: FrameType | None) -> None:
 def ready_to_work() -> None:
     """From here on Ctrl-C is an exception again, for those who can keep what they have."""
     if signal.getsignal(signal.SIGINT) is _end_at_once:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.signal(signal.SIGINT, _interrupt)
         sys.unraisablehook = _once_more
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _CAME.append(number)
+    signal.default_int_handler(number, frame)
+
+
+def interrupted() -> bool:
+    """Whether a Ctrl-C came while a command worked: compiled code may make another exception of it."""
+    return bool(_CAME)
 
 
 def _once_more(lost: sys.UnraisableHookArgs) -> None:

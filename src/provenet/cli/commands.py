@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from provenet import __version__
-from provenet.cli import kept, ready_to_work
+from provenet.cli import interrupted, kept, ready_to_work
 from provenet.cli.console import FAILED, WRONG_USE, complain
 from provenet.cli.inputs import Missing, check_inputs
 
@@ -66,6 +66,9 @@ class _Commands(TyperGroup):
             complain(str(error))
             raise typer.Exit(WRONG_USE) from None
         except (ValueError, OSError, MemoryError, ImportError) as error:  # ImportError: an extra is not installed
+            if interrupted():
+                complain(f"interrupted, {kept.told()}. ({error})")
+                raise typer.Exit(FAILED) from None
             complain(str(error) or type(error).__name__)
             raise typer.Exit(WRONG_USE if isinstance(error, _wrong_uses()) else FAILED) from None
 

@@ -149,7 +149,8 @@ def fit(
         kind = "training" if kept_out is None else "test"
         about = {"feature_names": fitting.feature_names, "source": fitting.named, "judged_on": kind}
         try:
-            page = write_report(estimator, out / "report.html", *judged, **about)
+            with kept.writing("report", out / "report.html"):
+                page = write_report(estimator, out / "report.html", *judged, **about)
         except OSError as error:  # a full disk, say: the work is safe
             complain(f"the report could not be written ({error}); the model is in {out}.")
             failed = True

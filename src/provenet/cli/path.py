@@ -84,14 +84,15 @@ def path(
         warn(f"{how} after {len(solutions)} of {betas} values of beta; those are written.")
     rows, page, failed = record.rows, None, False
     try:
-        page = write_report(
-            out / "report.html",
-            solution=solutions[-1],
-            classes=getattr(fitting.estimator, "classes_", None),
-            feature_names=fitting.feature_names,
-            source=fitting.named,
-            path=spread(solutions, _MOST_SHOWN),
-        )
+        with kept.writing("report", out / "report.html"):
+            page = write_report(
+                out / "report.html",
+                solution=solutions[-1],
+                classes=getattr(fitting.estimator, "classes_", None),
+                feature_names=fitting.feature_names,
+                source=fitting.named,
+                path=spread(solutions, _MOST_SHOWN),
+            )
     except OSError as error:
         complain(f"the report could not be written ({error}); the path is in {out}.")
         failed = True
