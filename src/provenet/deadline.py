@@ -91,6 +91,12 @@ def paced(parts: Sequence[Part]) -> Iterator[Part]:
         yield part
 
 
+def need_in_parts(work: float) -> None:
+    """Raises `TooLong` where so many multiply-adds are not affordable to work in parts."""
+    if current() is None and work > SPEED * max(_LAST.get() - time.perf_counter(), _MOMENT):
+        raise TooLong
+
+
 def need(work: float) -> None:
     """Raises `TooLong` where so many multiply-adds are not affordable: the method ends at the best point seen."""
     if not affords(work):
