@@ -24,8 +24,9 @@ Part = TypeVar("Part")
 
 _GRACE, _GRACE_SHARE = 1.0, 0.1  # seconds, and of a limit: the longer
 SPEED = 2e9  # multiply-adds a second that factorisations reach at least, on one core
-_PATIENCE = 0.2  # seconds that work in parts gets to show its pace, and all of it may take beyond a deadline,
+_PATIENCE = 0.2  # seconds that work in parts may take beyond a deadline, all of it,
 _MOMENT = 0.02  # but for what is done in a moment
+_SHOWN = 0.05  # of the time left, or `_PATIENCE`: what it gets to show its pace
 
 
 class TooLong(Exception):
@@ -85,10 +86,16 @@ def paced(parts: Sequence[Part]) -> Iterator[Part]:
     for done, part in enumerate(parts):
         now = time.perf_counter()
         elapsed, spare = now - began, _LAST.get() - now + _PATIENCE
-        told = done and (elapsed > _PATIENCE or spare < 0) and current() is None
+        told = done and elapsed > max(_SHOWN * spare, min(_PATIENCE, spare)) and current() is None
         if told and elapsed / done * (len(parts) - done) > max(spare, _MOMENT):
             raise TooLong
         yield part
+
+
+def need_in_parts(work: float) -> None:
+    """Raises `TooLong` where so many multiply-adds are not affordable to work in parts."""
+    if current() is None and work > SPEED * max(_LAST.get() - time.perf_counter(), _MOMENT):
+        raise TooLong
 
 
 def need(work: float) -> None:

@@ -29,10 +29,11 @@ from provenet.cones.projection import Rows, in_spans
 from provenet.cones.signs import PickedSigns, within
 
 _EPS = torch.finfo(torch.float64).eps
-_ROWS = 6  # rows for each dimension: the nearest
-_STEPS, _CENTRED = 60, 1e-10  # of Newton's method, and its decrement at the centre
+_ROWS, _FEWER_ROWS, _WIDE = 6, 5, 256  # rows for each dimension, the nearest; fewer in more dimensions than that
+_LEAST_ROWS = 0.25  # times the square of the dimensions: cones of fewer rows are wide
+_STEPS, _EXPECTED, _CENTRED = 60, 12, 1e-3  # of Newton's method, at most and about, and its decrement at the end
 _SHORT = 0.95  # of the way to a wall
-MOST_WIDTH = 256  # dimensions of a part
+_MOST_WIDTH = 1_100  # dimensions of a part
 _MOST_WRONG = 1e-3  # relatively, of L⁻¹: beyond, rounding would have too much to say
 
 
@@ -60,9 +61,12 @@ def axes_of(rows: Rows, signs: PickedSigns, inside: Tensor, parts: int, each: in
     each: rows of a sample, of which those of a part follow one another.  exact: whether rows are the data's own numbers
     but for their scaling, and not mixed."""
     width = inside.shape[1] // parts
-    if width > MOST_WIDTH or inside.shape[1] % parts or each % parts:
+    too_few = rows.shape[0] // parts < _LEAST_ROWS * width**2
+    if too_few or width > _MOST_WIDTH or inside.shape[1] % parts or each % parts:
         return [None] * len(inside)
-    near = _nearest(rows, signs, inside, parts, each, _ROWS * width)
+    count = (_ROWS if width <= _WIDE else _FEWER_ROWS) * width
+    deadline.need_in_parts(float(parts) * _EXPECTED * count * width**2)  # of one cone; the others are paced
+    near = _nearest(rows, signs, inside, parts, each, count)
     off = (16 if exact else inside.shape[1] + 16) * _EPS
     return [
         _axes(rows, signs[torch.tensor([k])], inside[k], near.rows[k], near.slack[k], off)
@@ -133,20 +137,22 @@ def _axes(rows: Rows, signs: PickedSigns, inside: Tensor, near: Tensor, slack: T
     z = _weights(A, inside[column], there)
     if z is None:
         return None
-    # b and M by rows as they are computed: what the exact ones may lack of uᵀMu ≤ (b·u)², and rounding, leaves M
+    # of rows that are off, Σ_{r≠s} z_r z_s (a_r·u)(a_s·u) may be −2·off·Σz·(b·u) and no less; that, and what b and M
+    # round by, Cholesky's share included, is taken from M
     b = torch.einsum("tm,tmw->tw", z, A)
     scaled = z[:, :, None] * A
     M = torch.bmm(scaled.mT, scaled)
-    width, total = M.shape[1], z.sum(1)
+    width, total, size = M.shape[1], z.sum(1), torch.linalg.vector_norm(b, dim=1)
     trace = M.diagonal(dim1=1, dim2=2).sum(1)
-    less = (4 * off + 8 * (m + 8) * _EPS) * total.square() + 8 * (m + width**2) * _EPS * trace
+    hazy = 2 * (off + (m + 8) * _EPS) * total
+    less = 4 * size * hazy + 2 * hazy.square() + 4 * (m + width + 8) * _EPS * trace
     M = M - less[:, None, None] * torch.eye(width, dtype=M.dtype)
     factor, failed = torch.linalg.cholesky_ex(M)
     if bool(failed.any()):
         return None
     inverse = torch.linalg.solve_triangular(factor, torch.eye(width, dtype=M.dtype).expand_as(M), upper=False)
     beta = torch.bmm(inverse, b[:, :, None]).squeeze(2)
-    square, size = beta.square().sum(1), torch.linalg.vector_norm(b, dim=1)
+    square = beta.square().sum(1)
     n = beta / square.sqrt()[:, None]
     axis = torch.bmm(inverse.mT, beta[:, :, None]).squeeze(2) * (size / square)[:, None]
     radius = size / square.sqrt() * (square - 1).clamp_min(0).sqrt()
@@ -158,7 +164,7 @@ def _axes(rows: Rows, signs: PickedSigns, inside: Tensor, near: Tensor, slack: T
     if not float(wrong.max()) <= _MOST_WRONG:
         return None
     rounds = 8 * len(inside) * _EPS * (torch.linalg.vector_norm(axis) + torch.linalg.vector_norm(turn))
-    tilt = torch.linalg.vector_norm((2 * off + 4 * (m + 8) * _EPS) * total / size)
+    tilt = torch.linalg.vector_norm(hazy / size)
     return Axes(column, axis, turn, float(unsure.max() + rounds), float(tilt))
 
 
