@@ -128,7 +128,7 @@ def compare(
         if row is None:
             try:
                 row, models[name] = fit_head(name, train, chooses, whole, other, data.grid, asked)
-            except ValueError as error:
+            except (ValueError, MemoryError) as error:
                 row = Row(name, why=str(error))
             if begun is not None:
                 begun.add(row, models.get(name))

@@ -133,7 +133,8 @@ class Row:
 def fit_head(
     name: str, train: Samples, validation: Samples, whole: Samples, test: Samples | None, grid: Any, asked: Asked
 ) -> tuple[Row, ProvenClassifier]:
-    """The row of this head, and the head; ValueError where its block does not go with the tokens."""
+    """The row of this head, and the head; ValueError where its block does not go with the tokens, MemoryError
+    where it takes more than there is."""
     began, cpu = time.perf_counter(), time.process_time()
     _, s, d = train.X.shape
     tokens = Tokens(s, d, len(np.unique(whole.y)), grid or (1, s))

@@ -78,7 +78,7 @@ def run(run: Run) -> Findings:
 def _ours(name: str, parts: Parts, asked: Asked) -> Piece:
     try:
         row, _ = fit_head(name, parts.train, parts.validation, parts.whole, parts.test, parts.grid, asked)
-    except ValueError as error:
+    except (ValueError, MemoryError) as error:
         return {"why": str(error)}
     return {
         "test": [row.top1],
