@@ -65,7 +65,9 @@ def check_writable(target: Path) -> None:
 
 
 def _unwritable(target: Path, error: OSError) -> OSError:
-    return type(error)(f"{target}: nothing can be written there ({error.strerror}); choose another place.")
+    told = type(error)(f"{target}: nothing can be written there ({error.strerror}); choose another place.")
+    told.errno = error.errno  # callers tell a full disk by it
+    return told
 
 
 def check_regular(path: Path, links: bool = True) -> int:

@@ -20,7 +20,7 @@ INPUTS = {
     "certify": (2, f"{_MODEL} {_TABLE}"),
     "export": (1, _MODEL),
     "embed": (1, f"{WHERE}."),
-    "head": (1, "Embeddings are what provenet embed writes."),
+    "head": (1, "Embeddings are what provenet embed writes: embed first."),
     "layerwise": (1, f"{WHERE}."),
 }
 # options whose values are inputs, of any command
