@@ -167,19 +167,24 @@ def same_objective(parts: Parts, beta: float, grid: Grid, rank: int = 8) -> Piec
 
 def logistic(parts: Parts, grid: Grid) -> Piece:
     """On the mean token, C by validation, then all samples."""
-    return _by_penalty(parts, grid, 1, lambda C, _: LogisticRegression(C=C, max_iter=500))
+    return _by_penalty(parts, grid, 1, lambda C, _: LogisticRegression(C=C, max_iter=500), "C")
 
 
 def mlp(parts: Parts, grid: Grid) -> Piece:
     """scikit-learn's, 100 units on the mean token, α by validation, then all samples; the seeds' spread."""
     return _by_penalty(
-        parts, grid, grid.seeds, lambda C, seed: MLPClassifier(alpha=1 / (100 * C), max_iter=60, random_state=seed)
+        parts,
+        grid,
+        grid.seeds,
+        lambda C, seed: MLPClassifier(alpha=1 / (100 * C), max_iter=60, random_state=seed),
+        "alpha",
     )
 
 
-def _by_penalty(parts: Parts, grid: Grid, seeds: int, make: Callable[[float, int], Any]) -> Piece:
+def _by_penalty(parts: Parts, grid: Grid, seeds: int, make: Callable[[float, int], Any], name: str) -> Piece:
+    """``make``: for C and a seed; ``name``: of the setting that it takes C for."""
     cpu = time.process_time()
-    mean = {name: _mean_token(getattr(parts, name)) for name in ("train", "validation", "whole", "test")}
+    mean = {part: _mean_token(getattr(parts, part)) for part in ("train", "validation", "whole", "test")}
     scale = float(np.sqrt((mean["train"] ** 2).mean())) or 1.0
     tried = []
     for C in grid.penalties:
@@ -190,7 +195,8 @@ def _by_penalty(parts: Parts, grid: Grid, seeds: int, make: Callable[[float, int
         float(_fitted(make(C, seed), mean["whole"] / scale, parts.whole.y).score(mean["test"] / scale, parts.test.y))
         for seed in range(seeds)
     ]
-    return {"test": tests, "validation": validation, "chosen": f"C = {C:g}", "cpu": time.process_time() - cpu}
+    chosen = f"{name} = {getattr(make(C, 0), name):g}"
+    return {"test": tests, "validation": validation, "chosen": chosen, "cpu": time.process_time() - cpu}
 
 
 def _fitted(model: Any, X: Array, y: Array) -> Any:
