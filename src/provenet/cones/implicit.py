@@ -114,14 +114,15 @@ class ImplicitCones(Region):
         """Upper bounds (P,) of max ‖G_kᵀu‖ by how narrow the cones are; infinite where that says nothing, or takes too
         long."""
         gates = self.signs.gate.tolist()
-        new = torch.tensor([i for i, gate in enumerate(gates) if gate not in self.known], dtype=torch.long)
+        missing = [i for i, gate in enumerate(gates) if gate not in self.known]
+        new = torch.tensor(missing, dtype=torch.long, device=G.device)
         try:
-            if new.numel():
+            if missing:
                 rows = self.rows
                 found = axes_of(
                     rows, self.signs[new], self.inside[new], rows.parts, rows.each, exact=rows.basis is None
                 )
-                self.known.update({gates[i]: axes for i, axes in zip(new.tolist(), found, strict=True)})
+                self.known.update({gates[i]: axes for i, axes in zip(missing, found, strict=True)})
             axes = [self.known[gate] for gate in gates]
             some = [narrow_bound(one, G[i]) if one else torch.inf for i, one in deadline.paced(list(enumerate(axes)))]
         except deadline.TooLong:

@@ -31,7 +31,7 @@ from provenet.cones.signs import PickedSigns, within
 _EPS = torch.finfo(torch.float64).eps
 _ROWS, _FEWER_ROWS, _WIDE = 6, 5, 256  # rows for each dimension, the nearest; fewer in more dimensions than that
 _LEAST_ROWS = 0.25  # times the square of the dimensions: cones of fewer rows are wide
-_STEPS, _EXPECTED, _CENTRED = 60, 12, 1e-3  # of Newton's method, at most and about, and its decrement at the end
+_STEPS, _EXPECTED, _CENTRED = 60, 12, 1e-8  # of Newton's method, at most and about, and its decrement at the end
 _SHORT = 0.95  # of the way to a wall
 _MOST_WIDTH = 1_100  # dimensions of a part
 _MOST_WRONG = 1e-3  # relatively, of L⁻¹: beyond, rounding would have too much to say
@@ -69,7 +69,7 @@ def axes_of(rows: Rows, signs: PickedSigns, inside: Tensor, parts: int, each: in
     near = _nearest(rows, signs, inside, parts, each, count)
     off = (16 if exact else inside.shape[1] + 16) * _EPS
     return [
-        _axes(rows, signs[torch.tensor([k])], inside[k], near.rows[k], near.slack[k], off)
+        _axes(rows, signs[k : k + 1], inside[k], near.rows[k], near.slack[k], off)
         for k in deadline.paced(range(len(inside)))
     ]
 
@@ -104,11 +104,11 @@ def _norm_in_orthant(matrix: Tensor, tilt: float) -> float:
 def _nearest(rows: Rows, signs: PickedSigns, inside: Tensor, parts: int, each: int, count: int) -> _Near:
     """The rows of each part with the least slack at the points inside; those within rounding of it are left out."""
     B = len(inside)
-    slack, where = inside.new_zeros(B, parts, 0), torch.zeros(B, parts, 0, dtype=torch.long)
+    slack, where = inside.new_zeros(B, parts, 0), inside.new_zeros(B, parts, 0, dtype=torch.long)
     for span, values in in_spans(rows, inside):
         side = within(signs, span)
         height = values.mul_(side).masked_fill_((side == 0) | (values <= _EPS), torch.inf)
-        number = torch.arange(span.start, span.stop).view(-1, parts, each // parts)
+        number = torch.arange(span.start, span.stop, device=inside.device).view(-1, parts, each // parts)
         shape = B, parts, -1
         height = height.view(B, -1, parts, each // parts).transpose(1, 2).reshape(shape)
         number = number.transpose(0, 1).reshape(parts, -1).expand(shape)
@@ -126,7 +126,9 @@ def _axes(rows: Rows, signs: PickedSigns, inside: Tensor, near: Tensor, slack: T
     columns, tables = [], []
     for row in near:
         table = rows.take(row) * signs.table[int(signs.gate), row][:, None].to(inside.dtype)
-        own = torch.arange(len(inside)) if T == 1 else torch.nonzero((table != 0).any(0)).flatten()
+        own = (
+            torch.arange(len(inside), device=inside.device) if T == 1 else torch.nonzero((table != 0).any(0)).flatten()
+        )
         if len(own) != len(inside) // T:
             return None
         columns.append(own)
@@ -146,11 +148,12 @@ def _axes(rows: Rows, signs: PickedSigns, inside: Tensor, near: Tensor, slack: T
     trace = M.diagonal(dim1=1, dim2=2).sum(1)
     hazy = 2 * (off + (m + 8) * _EPS) * total
     less = 4 * size * hazy + 2 * hazy.square() + 4 * (m + width + 8) * _EPS * trace
-    M = M - less[:, None, None] * torch.eye(width, dtype=M.dtype)
+    eye = torch.eye(width, dtype=M.dtype, device=M.device)
+    M = M - less[:, None, None] * eye
     factor, failed = torch.linalg.cholesky_ex(M)
     if bool(failed.any()):
         return None
-    inverse = torch.linalg.solve_triangular(factor, torch.eye(width, dtype=M.dtype).expand_as(M), upper=False)
+    inverse = torch.linalg.solve_triangular(factor, eye.expand_as(M), upper=False)
     beta = torch.bmm(inverse, b[:, :, None]).squeeze(2)
     square = beta.square().sum(1)
     n = beta / square.sqrt()[:, None]
@@ -173,7 +176,7 @@ def _weights(A: Tensor, start: Tensor, there: Tensor) -> Tensor | None:
     the least of −Σ log(a_r·x) + m‖x‖²/2.  Any z ≥ 0 will do, this is a good one; None where rows are too few."""
     count = there.sum(1)
     x = start / torch.linalg.vector_norm(start, dim=1, keepdim=True).clamp_min(1e-300)
-    eye = torch.eye(A.shape[2], dtype=A.dtype)
+    eye = torch.eye(A.shape[2], dtype=A.dtype, device=A.device)
     for _ in range(_STEPS):
         height = torch.where(there, torch.bmm(A, x[:, :, None]).squeeze(2), 1.0)
         if bool((height <= 0).any()) or int(count.min()) <= A.shape[2]:

@@ -240,7 +240,9 @@ class _Course:
         if saved is None or not continued(self, saved):
             self.state = method.init(program, start)
         while True:
-            out_of_steps, out_of_time = self.step >= max_steps, deadline.left() <= self._kept_back
+            kept_back = self._kept_back
+            out_of_steps = self.step >= max_steps
+            out_of_time = deadline.over() or (kept_back > 0 and deadline.left() <= kept_back)
             finished = method.finished(self.state)
             if self.step >= self.next_look or out_of_steps or out_of_time or finished:
                 self.next_look = self.step + method.pause(program, self.step)
