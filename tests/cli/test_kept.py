@@ -179,7 +179,7 @@ try:
 except KeyboardInterrupt:
     print("came")
 """
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "came\n", "")
 
 

@@ -122,6 +122,44 @@ def test_pairs_follow_the_neurons() -> None:
     assert pairs.after(step, -change) is pairs
 
 
+def test_fewer_pairs_are_the_last_ones() -> None:
+    """Also where that is less than a block; and the states before keep theirs."""
+    draw = torch.Generator().manual_seed(0)
+    pairs = Pairs(80)
+    for _ in range(40):
+        step = torch.randn(3, 7, generator=draw)
+        pairs = pairs.after(step, 2 * step)
+    last = torch.cat([block.steps for block in pairs.blocks])
+    for most in (39, 20, 10, 5, 1):
+        fewer = pairs.to(torch.float64, most)
+        kept = torch.cat([block.steps for block in fewer.blocks])
+        assert most // 2 <= len(fewer) <= most
+        torch.testing.assert_close(kept, last[-len(fewer) :].to(torch.float64))
+        for _ in range(3 * most):
+            step = torch.randn(3, 7, generator=draw, dtype=torch.float64)
+            fewer = fewer.after(step, 2 * step)
+            assert most // 2 <= len(fewer) <= most
+    assert len(pairs) == 40
+    first, second = (
+        pairs.after(step.float(), change * step.float()) for change in (1, 3)
+    )  # one memory, two that go on
+    assert float(second.corner[-1, -1]) == pytest.approx(3 * float(first.corner[-1, -1]))
+    assert first.blocks[-1].changes[-1].tolist() == step.float().flatten().tolist()
+
+
+def test_a_pair_of_little_curvature_keeps_what_was_found_of_it() -> None:
+    """Products of float32 vectors hang on their order: what is accepted as positive stays so."""
+    draw = torch.Generator().manual_seed(0)
+    pairs = Pairs(80)
+    for _ in range(60):
+        step, noise = torch.randn(2, 20_000, generator=draw)
+        change = noise - step * float(step.double() @ noise.double() / step.double().square().sum())
+        pairs = pairs.after(step[None], change[None])
+    assert len(pairs) > 5
+    assert bool((pairs.corner.diagonal() > 0).all())
+    assert bool((pairs.to(torch.float64, 80).corner.diagonal() > 0).all())
+
+
 def test_sizes_are_best_for_their_directions_whatever_samples_guide(monkeypatch: pytest.MonkeyPatch) -> None:
     program = posed(n=600).program
     here = Coordinates.of(program, torch.float64)

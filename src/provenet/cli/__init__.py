@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from types import FrameType
 from typing import Any
 
@@ -54,7 +55,8 @@ def _once_more(lost: sys.UnraisableHookArgs) -> None:
     """A Ctrl-C that came while Python cleared something away, where exceptions are dropped, comes again a little
     later."""
     if lost.exc_type is KeyboardInterrupt:
-        threading.Timer(_LATER, _thread.interrupt_main).start()
+        with suppress(RuntimeError):  # Python ends: there is nothing left to interrupt
+            threading.Timer(_LATER, _thread.interrupt_main).start()
     else:
         sys.__unraisablehook__(lost)
 

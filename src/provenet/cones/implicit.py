@@ -45,6 +45,13 @@ class ImplicitRows:
     def shape(self) -> tuple[int, int]:
         return len(self.length), self.p if self.basis is None else self.basis.shape[1]
 
+    @property
+    def off(self) -> float:
+        """By how much, of its length, what `take` gives may be another row than the one that is applied: an entry is a
+        product of few numbers, or, in fewer coordinates, a sum of p."""
+        entry = (16 + (1 if self.basis is None else self.p)) * torch.finfo(torch.float64).eps
+        return entry * (self.shape[1] / self.parts) ** 0.5
+
     def spans(self, vectors: int) -> list[slice]:
         """All rows, whole samples of one group at a time."""
         count = len(self.length) // self.groups
@@ -119,9 +126,7 @@ class ImplicitCones(Region):
         try:
             if missing:
                 rows = self.rows
-                found = axes_of(
-                    rows, self.signs[new], self.inside[new], rows.parts, rows.each, exact=rows.basis is None
-                )
+                found = axes_of(rows, self.signs[new], self.inside[new], rows.parts, rows.each, rows.off)
                 self.known.update({gates[i]: axes for i, axes in zip(missing, found, strict=True)})
             axes = [self.known[gate] for gate in gates]
             some = [narrow_bound(one, G[i]) if one else torch.inf for i, one in deadline.paced(list(enumerate(axes)))]

@@ -55,11 +55,11 @@ class _Near(NamedTuple):
     slack: Tensor
 
 
-def axes_of(rows: Rows, signs: PickedSigns, inside: Tensor, parts: int, each: int, exact: bool) -> list[Axes | None]:
+def axes_of(rows: Rows, signs: PickedSigns, inside: Tensor, parts: int, each: int, off: float) -> list[Axes | None]:
     """Of the cones with these signs and points inside (B, p); None where one is not narrow.  Raises `deadline.TooLong`.
 
-    each: rows of a sample, of which those of a part follow one another.  exact: whether rows are the data's own numbers
-    but for their scaling, and not mixed."""
+    each: rows of a sample, of which those of a part follow one another.  off: by how much, at most,
+    a row is another than the cone's, of its length."""
     width = inside.shape[1] // parts
     too_few = rows.shape[0] // parts < _LEAST_ROWS * width**2
     if too_few or width > _MOST_WIDTH or inside.shape[1] % parts or each % parts:
@@ -67,7 +67,6 @@ def axes_of(rows: Rows, signs: PickedSigns, inside: Tensor, parts: int, each: in
     count = (_ROWS if width <= _WIDE else _FEWER_ROWS) * width
     deadline.need_in_parts(float(parts) * _EXPECTED * count * width**2)  # of one cone; the others are paced
     near = _nearest(rows, signs, inside, parts, each, count)
-    off = (16 if exact else inside.shape[1] + 16) * _EPS
     return [
         _axes(rows, signs[k : k + 1], inside[k], near.rows[k], near.slack[k], off)
         for k in deadline.paced(range(len(inside)))
@@ -163,7 +162,7 @@ def _axes(rows: Rows, signs: PickedSigns, inside: Tensor, near: Tensor, slack: T
     # L⁻¹ is off by 8w‖L‖‖L⁻¹‖ units of itself at most, and with it axis and turn; then products round
     reach = torch.linalg.matrix_norm(inverse)
     wrong = 24 * width * _EPS * torch.linalg.matrix_norm(factor) * reach
-    unsure = wrong * (reach.square() * size.square() / square + radius * reach)
+    unsure = wrong * (reach.square() * size.square() / square.sqrt() + radius * reach)
     if not float(wrong.max()) <= _MOST_WRONG:
         return None
     rounds = 8 * len(inside) * _EPS * (torch.linalg.vector_norm(axis) + torch.linalg.vector_norm(turn))

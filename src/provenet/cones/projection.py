@@ -59,7 +59,7 @@ def least(rows: Tensor | Rows, signs: Signs, u: Tensor) -> tuple[Tensor, Tensor]
         for span, values in in_spans(rows, u):
             found, row = values.mul_(within(signs, span)).min(dim=1)
             lower = found < worst
-            worst, where = torch.where(lower, found, worst), torch.where(lower, row + span.start, where)
+            worst, where = torch.minimum(found, worst), torch.where(lower, row + span.start, where)  # NaN stays
     except deadline.TooLong:
         return torch.full_like(worst, -torch.inf), where
     return worst, where

@@ -6,6 +6,7 @@ import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
@@ -274,10 +275,10 @@ class _Course:
         """After a break: what the last step reached, if no look has seen it yet, judged in no time."""
         if self.state is None or self.seen == self.step:
             return
-        with deadline.within(0.0):
+        with suppress(deadline.TooLong), deadline.within(0.0):
             gap = self._look(last=True)
-        if _finite(gap):
-            self._record(gap)
+            if _finite(gap):
+                self._record(gap)
 
     def _look(self, last: bool) -> Gap:
         """The gap where the run stands, by its own gradient, or, where points are mixed, by the best dual point so far;

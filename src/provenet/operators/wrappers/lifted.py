@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.operators.bases.base import Operator
 from provenet.operators.wrappers.base import Wrapper
 from provenet.variable import Factors, Stack
@@ -54,6 +55,9 @@ class Lifted(Wrapper):
     def rounding(self, residual: Tensor) -> float:
         """‖S‖₂ = √M times the inner rounding, and that of the sums ±G, of ``size`` terms each."""
         size = self.corners.shape[1]
-        largest = float(torch.linalg.matrix_norm(self.inner.adjoint(residual)).max())
+        try:
+            largest = float(torch.linalg.matrix_norm(self.inner.adjoint(residual)).max())
+        except deadline.TooLong:
+            largest = self.inner.norm_upper() * float(torch.linalg.vector_norm(residual))
         sums = 2 * size**1.5 * torch.finfo(self.dtype).eps * largest
         return len(self.corners) ** 0.5 * (self.inner.rounding(residual) + sums)

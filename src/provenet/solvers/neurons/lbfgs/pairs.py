@@ -80,7 +80,9 @@ class Pairs:
         if not held:
             return Pairs(most)
         corner = torch.cat([torch.cat([one.steps @ two.changes.T for two in held], 1) for one in held])
-        return Pairs(most, held, corner.triu().to(torch.float64))._shortened()
+        corner = corner.triu().to(torch.float64)
+        corner.diagonal().copy_(torch.cat([_products(one.steps, one.changes)[0] for one in held]))
+        return Pairs(most, held, corner)._shortened()
 
     def after(self, step: Tensor, change: Tensor) -> Pairs:
         """With one more, (N, w), where it shows positive curvature."""
@@ -94,6 +96,7 @@ class Pairs:
         else:
             blocks = (*self.blocks, Block.of(step[None], change[None], max(min(_BLOCK, self.most // _BLOCKS), 1)))
         column = _with_steps(blocks, change)
+        column[-1] = product  # which is known to be positive, whatever another order of summation says
         corner = torch.cat([pad(self.corner.to(column.device), (0, 0, 0, 1)), column[:, None]], dim=1)
         return Pairs(self.most, blocks, corner)._shortened()
 
@@ -132,18 +135,28 @@ class Pairs:
         blocks = []
         for block in self.blocks:
             steps, changes = changed(block.memory[:, : block.count])
-            products = steps * changes
-            curved = products.sum(1) > torch.finfo(products.dtype).eps * products.abs().sum(1)
+            product, size = _products(steps, changes)
+            curved = product > torch.finfo(steps.dtype).eps * size
             if bool(curved.any()):
                 blocks.append(Block.of(steps[curved], changes[curved], block.memory.shape[1]))
         return Pairs.of(most, blocks)
 
     def _shortened(self) -> Pairs:
-        """Without its oldest blocks where they are too many."""
-        if len(self) <= self.most:
+        """Without its oldest block where there are too many; a block that is most of them loses as many as must go."""
+        excess, first = len(self) - self.most, self.blocks[0] if self.blocks else None
+        if excess <= 0 or first is None:
             return self
-        gone = self.blocks[0].count
-        return Pairs(self.most, self.blocks[1:], self.corner[gone:, gone:])._shortened()
+        gone, blocks = first.count, self.blocks[1:]
+        if gone > max(excess, self.most // 2):
+            gone = excess
+            blocks = (Block.of(first.steps[gone:], first.changes[gone:], first.memory.shape[1]), *blocks)
+        return Pairs(self.most, blocks, self.corner[gone:, gone:])._shortened()
+
+
+def _products(steps: Tensor, changes: Tensor) -> tuple[Tensor, Tensor]:
+    """sᵀy (k,) in float64, and Σ|s_i y_i|."""
+    both = steps.to(torch.float64) * changes.to(torch.float64)
+    return both.sum(1), both.abs().sum(1)
 
 
 def _with_steps(blocks: tuple[Block, ...], vector: Tensor) -> Tensor:
