@@ -189,7 +189,7 @@ def test_places_are_told_apart_with_a_mask_too(tmp_path: Path) -> None:
 
 
 def test_a_head_too_large_for_the_memory_leaves_the_others(embedded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compare = import_module("provenet.heads.compare")  # whose name in the package is the function's
+    compare = import_module("provenet.heads.comparison")
     fit = compare.fit_head
 
     def short_of_memory(name: str, *given: object) -> object:

@@ -63,7 +63,7 @@ def test_iterates_are_float32_and_points_float64() -> None:
     state = method.look(program, method.init(program, None), at_zero(program))
     for _ in range(5):
         state = method.step(program, state)
-    assert state.at.factors.left.dtype == state.pairs.blocks[-1].memory.dtype == torch.float32
+    assert state.at.factors.left.dtype == state.pairs.blocks[-1].pairs.dtype == torch.float32
     point = method.point(program, state)
     assert point.prediction.dtype == torch.float64
     torch.testing.assert_close(

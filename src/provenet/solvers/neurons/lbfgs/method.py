@@ -161,12 +161,11 @@ class LBFGS(Resumable[LBFGSState]):
         factors, pairs = state.at.factors, state.pairs
         tensors = {"left": factors.left, "right": factors.right, "gate": factors.gate, "gradient": state.at.gradient}
         if pairs.blocks:
-            steps, changes = (torch.cat([getattr(one, of) for one in pairs.blocks]) for of in ("steps", "changes"))
-            tensors |= {"steps": steps, "changes": changes, "corner": pairs.corner}
+            tensors |= {"pairs": torch.cat([one.pairs for one in pairs.blocks], dim=1), "corner": pairs.corner}
         if state.scales is not None:
             tensors["scales"] = state.scales
         told = {name: getattr(state, name) for name in _TOLD} | {"value": state.at.value}
-        return told | {"blocks": [[one.count, one.memory.shape[1]] for one in pairs.blocks]}, tensors
+        return told | {"blocks": [[one.count, one.room.most] for one in pairs.blocks]}, tensors
 
     def resumed(self, program: Program, kept: Kept) -> LBFGSState:
         told, tensors = kept
@@ -177,9 +176,8 @@ class LBFGS(Resumable[LBFGSState]):
         pairs = self._nothing(here, factors.n_neurons)
         if told["blocks"]:  # cut as they were: last digits of a product may hang on it
             counts, most = zip(*told["blocks"], strict=True)
-            steps, changes = (tensors[name].split(counts) for name in ("steps", "changes"))
-            blocks = (Block.of(*rows) for rows in zip(steps, changes, most, strict=True))
-            pairs = Pairs(pairs.most, tuple(blocks), tensors["corner"])
+            cut = zip(tensors["pairs"].split(counts, dim=1), most, strict=True)
+            pairs = Pairs(pairs.most, tuple(Block.of(*each) for each in cut), tensors["corner"])
         numbers = {name: told[name] for name in _TOLD}
         prediction = here.both_ways(factors)[0].to(torch.float64)
         at = Spot(factors, prediction, told["value"], tensors["gradient"])  # not anew: a free intercept began elsewhere

@@ -24,42 +24,58 @@ _BLOCK, _BLOCKS = 16, 4  # pairs in a block, or fewer, so that there may be so m
 _ALIGNED = 16  # numbers: where every row begins alike, last digits do not hang on which row it is
 
 
+class _Room:
+    """Memory (2, most, W) for the pairs of a block and those that follow, of which ``filled`` are there: no part of any
+    state, which sees its own rows alone."""
+
+    def __init__(self, like: Tensor, most: int, width: int):
+        self.memory = like.new_empty(2, most, -(-width // _ALIGNED) * _ALIGNED)[..., :width]
+        self.filled = 0
+
+    @property
+    def most(self) -> int:
+        return self.memory.shape[1]
+
+    def add(self, pairs: Tensor) -> Tensor:
+        """All rows (2, count, W), these (2, k, W) the last of them."""
+        begin, self.filled = self.filled, self.filled + pairs.shape[1]
+        self.memory[:, begin : self.filled] = pairs
+        return self.memory[:, : self.filled]
+
+
 @dataclass(frozen=True)
 class Block:
-    """The first ``count`` pairs of a memory: ``steps`` s and ``changes`` y of the gradient along them, (count, W).
+    """Pairs (2, count, W): ``steps`` s, and ``changes`` y of the gradient along them."""
 
-    A later block may have written further rows (``filled``): these it does not see."""
-
-    memory: Tensor  # (2, most, W)
-    count: int = 0
-    filled: list[int] = field(default_factory=lambda: [0])
+    pairs: Tensor
+    room: _Room
 
     @staticmethod
-    def of(steps: Tensor, changes: Tensor, most: int) -> Block:
-        """With these (count, W), and room for ``most``."""
-        count, width = steps.shape
-        block = Block(steps.new_empty(2, max(most, count), -(-width // _ALIGNED) * _ALIGNED)[..., :width])
-        block.memory[0, :count], block.memory[1, :count] = steps, changes
-        return Block(block.memory, count, [count])
+    def of(pairs: Tensor, most: int) -> Block:
+        """These, and room for ``most``."""
+        room = _Room(pairs, max(most, pairs.shape[1]), pairs.shape[2])
+        return Block(room.add(pairs), room)
 
     @property
     def steps(self) -> Tensor:
-        return self.memory[0, : self.count]
+        return self.pairs[0]
 
     @property
     def changes(self) -> Tensor:
-        return self.memory[1, : self.count]
+        return self.pairs[1]
+
+    @property
+    def count(self) -> int:
+        return self.pairs.shape[1]
 
     @property
     def full(self) -> bool:
-        return self.count == self.memory.shape[1]
+        return self.count == self.room.most
 
-    def after(self, step: Tensor, change: Tensor) -> Block:
-        """With one more, (W,) each, in the same memory, unless another has gone on in it."""
-        mine = self if self.filled == [self.count] else Block.of(self.steps, self.changes, self.memory.shape[1])
-        mine.memory[0, mine.count], mine.memory[1, mine.count] = step, change
-        mine.filled[0] += 1
-        return Block(mine.memory, mine.count + 1, mine.filled)
+    def after(self, pair: Tensor) -> Block:
+        """With one more, (2, 1, W), in the same memory, unless another has gone on in it."""
+        mine = self if self.room.filled == self.count else Block.of(self.pairs, self.room.most)
+        return Block(mine.room.add(pair), mine.room)
 
 
 @dataclass(frozen=True)
@@ -81,7 +97,7 @@ class Pairs:
             return Pairs(most)
         corner = torch.cat([torch.cat([one.steps @ two.changes.T for two in held], 1) for one in held])
         corner = corner.triu().to(torch.float64)
-        corner.diagonal().copy_(torch.cat([_products(one.steps, one.changes)[0] for one in held]))
+        corner.diagonal().copy_(torch.cat([_products(one.pairs)[0] for one in held]))
         return Pairs(most, held, corner)._shortened()
 
     def after(self, step: Tensor, change: Tensor) -> Pairs:
@@ -91,10 +107,11 @@ class Pairs:
         product, *sizes = read(torch.dot(step, change), *norms)
         if not product > _CURVED * sizes[0] * sizes[1]:
             return self
+        pair = torch.stack([step, change])[:, None]
         if self.blocks and not self.blocks[-1].full:
-            blocks = (*self.blocks[:-1], self.blocks[-1].after(step, change))
+            blocks = (*self.blocks[:-1], self.blocks[-1].after(pair))
         else:
-            blocks = (*self.blocks, Block.of(step[None], change[None], max(min(_BLOCK, self.most // _BLOCKS), 1)))
+            blocks = (*self.blocks, Block.of(pair, max(min(_BLOCK, self.most // _BLOCKS), 1)))
         column = _with_steps(blocks, change)
         column[-1] = product  # which is known to be positive, whatever another order of summation says
         corner = torch.cat([pad(self.corner.to(column.device), (0, 0, 0, 1)), column[:, None]], dim=1)
@@ -134,11 +151,11 @@ class Pairs:
         """The pairs (2, k, W) of each block after a change, where they still show positive curvature."""
         blocks = []
         for block in self.blocks:
-            steps, changes = changed(block.memory[:, : block.count])
-            product, size = _products(steps, changes)
-            curved = product > torch.finfo(steps.dtype).eps * size
+            pairs = changed(block.pairs)
+            product, size = _products(pairs)
+            curved = product > torch.finfo(pairs.dtype).eps * size
             if bool(curved.any()):
-                blocks.append(Block.of(steps[curved], changes[curved], block.memory.shape[1]))
+                blocks.append(Block.of(pairs[:, curved], block.room.most))
         return Pairs.of(most, blocks)
 
     def _shortened(self) -> Pairs:
@@ -149,13 +166,13 @@ class Pairs:
         gone, blocks = first.count, self.blocks[1:]
         if gone > max(excess, self.most // 2):
             gone = excess
-            blocks = (Block.of(first.steps[gone:], first.changes[gone:], first.memory.shape[1]), *blocks)
+            blocks = (Block.of(first.pairs[:, gone:], first.room.most), *blocks)
         return Pairs(self.most, blocks, self.corner[gone:, gone:])._shortened()
 
 
-def _products(steps: Tensor, changes: Tensor) -> tuple[Tensor, Tensor]:
+def _products(pairs: Tensor) -> tuple[Tensor, Tensor]:
     """sᵀy (k,) in float64, and Σ|s_i y_i|."""
-    both = steps.to(torch.float64) * changes.to(torch.float64)
+    both = pairs[0].to(torch.float64) * pairs[1].to(torch.float64)
     return both.sum(1), both.abs().sum(1)
 
 
