@@ -22,13 +22,15 @@ from trust.figure import Figure, Seen, Try
 from trust.forks import Say, told_by
 from trust.models import seeded
 
+_STARTED = 0.05  # seconds that a process may take to begin
+
 
 @contextmanager
 def saving(folder: Path) -> Iterator[Try]:
     X = np.random.default_rng(0).standard_normal((20, 3))
     problem = pn.formulate("mlp", X, X[:, :1], gates=4, beta=0.1)
     pair = seeded(lambda: [pn.solve(problem.with_beta(beta)) for beta in (0.1, 0.2)])
-    place, there = folder / "model", False
+    place = folder / "model"
 
     def work(say: Say) -> None:
         for number in range(10**6):
@@ -36,21 +38,19 @@ def saving(folder: Path) -> Iterator[Try]:
             say(str(number))
 
     began = time.perf_counter()
-    pn.save(pair[0], folder / "another")
+    pn.save(pair[0], folder / "another", source={"number": 0})
     taken = time.perf_counter() - began
 
     def attempt(case: int) -> Seen:
-        nonlocal there
         if case % 10 == 0:
             shutil.rmtree(place, ignore_errors=True)
-            there = False
-        said = told_by(work, np.random.default_rng([case, 4]).uniform(0.0, 4 * taken))
+        there = place.exists()
+        said = told_by(work, np.random.default_rng([case, 4]).uniform(0.0, _STARTED + 4 * taken))
         try:
             found = pn.load(place)
         except (ValueError, OSError) as error:
             lost = there or said
             return Seen("none was saved yet", f"after {len(said)} saves there is no model: {error}" if lost else None)
-        there = True
         number = int(found.source["number"])
         whole = found.certificate == pair[number % 2].certificate
         right = not said or number in (int(said[-1]), int(said[-1]) + 1)
