@@ -32,7 +32,10 @@ def each_table(summary: Summary) -> str:
     for name, means, spread, splits in zip(summary.tables, summary.means, summary.spread, summary.splits, strict=True):
         shown = [f"**{100 * mean:.1f}**" if mean >= means.max() - 1e-12 else f"{100 * mean:.1f}" for mean in means]
         if splits > 1:  # one split has no spread
-            shown = [f"{cell} ± {100 * each:.1f}" for cell, each in zip(shown, spread, strict=True)]
+            shown = [
+                f"{cell}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{100 * each:.1f}"
+                for cell, each in zip(shown, spread, strict=True)
+            ]
         rows.append((name, str(splits), *shown))
     return markdown(("", "splits", *summary.who), rows)
 
