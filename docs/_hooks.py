@@ -1,4 +1,4 @@
-"""Pages of the site that stand at the root of the repository: read from there, with links as seen from here."""
+"""What pages are made of beyond their text: the menu, pages from the root of the repository, tables of settings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,16 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PAGES = {"contributing.md": "CONTRIBUTING.md", "security.md": "SECURITY.md", "changes.md": "CHANGELOG.md"}
+MENU: list[Any] = []
+
+
+def on_config(config: Any) -> None:
+    MENU[:] = config["nav"]
+
+
+def on_files(files: Any, config: Any) -> None:
+    """The menu as it is written: the gallery would put every example into it a second time."""
+    config["nav"] = list(MENU)
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

@@ -10,6 +10,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 import provenet as pn
+from provenet.solvers import METHODS
+from provenet.statement import Scope
 
 ROOT = Path(__file__).parents[1]
 
@@ -65,3 +67,14 @@ def test_every_example_has_its_place_in_the_menu() -> None:
 
 def test_citation_names_this_version() -> None:
     assert re.search(r"^version: (.*)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)[1] == pn.__version__
+
+
+def test_words_has_every_method_and_scope() -> None:
+    page = (ROOT / "docs" / "words.md").read_text()
+    assert {name for name in METHODS if f"`{name}`" not in page} == set()
+    assert {scope for scope in Scope if f"`{scope}`" not in page} == set()
+
+
+def test_links_are_called_by_titles_not_by_files() -> None:
+    pages = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    assert [link for page in pages for link in re.findall(r"\[[\w/]+\.md\]\(\S+", page.read_text())] == []

@@ -79,7 +79,6 @@ def slope(x):
     return 1.5 * np.tanh(1.5 * x) + 0.5 * (x - 0.8)
 
 
-low = line[np.argmin(bowl(line))]
 figure, panels = plt.subplots(1, 2, figsize=(9, 3.8), sharey=True, layout="constrained")
 for axes, at in zip(panels, (0.75, 0.3), strict=True):
     floor = min(bowl(at) + slope(at) * (end - at) for end in (-1, 1))  # on the stretch that matters, −1 to 1
@@ -88,8 +87,8 @@ for axes, at in zip(panels, (0.75, 0.3), strict=True):
     axes.axhline(floor, color="#3b6fb6")
     axes.plot(at, bowl(at), "o", color="#d9822b")
     axes.fill_between([-1, 1], floor, bowl(at), color="#d9822b", alpha=0.15)
-    axes.text(-0.95, floor - 0.18, f"nothing between −1 and 1 is below {floor:.2f}", color="#3b6fb6", fontsize=9)
-    axes.set(ylim=(-1.6, 2.4), title=f"here {bowl(at):.2f}; at most {bowl(at) - floor:.2f} from the best")
+    axes.text(-0.95, floor - 0.25, f"all of −1 to 1 is above {floor:.2f}", color="#3b6fb6", fontsize=9)
+    axes.set(ylim=(-2.1, 2.4), title=f"here {bowl(at):.2f}; at most {bowl(at) - floor:.2f} from the best")
 plt.show()
 
 # %%
@@ -122,7 +121,8 @@ print(solution.certificate)
 
 # %%
 # Read it so: the network in hand has the objective `primal`; no network of this kind, however wide and however it was
-# trained, is below `dual`. What is between them is the gap.
+# trained, is below `dual`. What is between them is the gap. [The other lines](../words.md#certificates) say of which
+# networks it speaks, and how it was bounded.
 #
 # Now the six ends can be judged, too. They are networks with gates from the same set, so the same floor holds for
 # them:

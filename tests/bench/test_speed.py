@@ -103,6 +103,7 @@ def test_tables() -> None:
     assert "- away: no folder." in whole
     assert "(small.png)" in whole
     assert "## Regret" in whole
+    assert whole.index("Seconds until a relative gap") < whole.index("| program |")
     alone = Standing.of(TINY, [trial("auto", 1e-2, 1.0, 1e-3, True)])
     assert "## Regret" not in page("small", "provenet bench", [alone], {}, "small.png")
 

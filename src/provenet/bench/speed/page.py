@@ -12,6 +12,12 @@ import torch
 from provenet.bench.page import markdown
 from provenet.bench.speed.standings import GAPS, Standing
 
+KEY = (
+    "Seconds until a relative gap of 1e-2, 1e-4, … is proven, a row a solver; empty where it was not reached, and at "
+    "last the best gap that was. P is the number of gates, c that of outputs; the names of methods are on "
+    "[their page](../words.md#methods).\n"
+)
+
 
 def page(suite: str, command: str, standings: Sequence[Standing], skipped: dict[str, str], picture: str) -> str:
     """With its command, machine and date."""
@@ -21,6 +27,7 @@ def page(suite: str, command: str, standings: Sequence[Standing], skipped: dict[
         f"{date.today()}; {machine()}; one thread, processor seconds. Every gap is certified in float64 by "
         "provenet from the network that came back, whoever made it, and the dual point of a run of ours, after its "
         "time was taken. A method of ours by name is stopped where it takes half as long again as `auto`.\n",
+        KEY,
         times(standings),
     ]
     if any(standing.case.marks for standing in standings):
