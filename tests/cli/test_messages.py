@@ -19,6 +19,7 @@ def files(tmp_path: Path) -> Path:
     (tmp_path / "utf16.csv").write_text("\n".join(["a,b,kind", *ROWS]), encoding="utf-16")
     (tmp_path / "numbers.csv").write_text("\n".join(["a,b,kind", *(f"{k},{-k},{k / 3}" for k in range(12))]))
     (tmp_path / "gap.csv").write_text("\n".join(["a,b,kind", ",1,rose", *ROWS]))
+    (tmp_path / "bare.csv").write_text("\n".join(f"{k},{-k},{k / 3}" for k in range(12)))
     (tmp_path / "file").touch()
     np.savez(tmp_path / "short.npz", X=np.ones((6, 2)), y=np.arange(5))
     return tmp_path
@@ -37,6 +38,9 @@ def files(tmp_path: Path) -> Path:
         ("fit flowers.csv -t kind --drop kind", "column 'kind' is to be predicted"),
         ("fit flowers.csv -t kind --task regression", "line 2: 'lily' is not a number; a regression needs"),
         ("fit flowers.csv -t kind --weight a", "flowers.csv: column 'a', line 2: a weight must not be negative"),
+        ("fit flowers.csv", "say which column to predict (--target NAME); it has 'a', 'b', 'kind'"),
+        ("fit bare.csv -t kind", "there is no column 'kind'; it has '0', '1', '2'. Its first line was read as numbers"),
+        ("fit flowers.csv -t kind --tol 2", "a relative gap is below 1"),
         ("fit flowers.csv -t kind --cv 100", "100 folds of 12 rows cannot be made"),
         ("fit flowers.csv -t kind -o file/model", "file/model: nothing can be written there (Not a directory)"),
         ("layerwise flowers.csv", "images are read from an NPZ file, or from a folder"),
@@ -63,3 +67,32 @@ def test_what_is_wrong_with_data_for_a_model_is_told(run, files: Path) -> None:
         assert answer.code == 1
         assert words in answer.err
         assert "Errno" not in answer.err
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["fit flowers.csv --targt kind", "fit flowers.csv -t kind --beta -1", "fit nothing.csv", "fit gap.csv -t kind"],
+)
+def test_a_failure_is_json_too_where_that_was_asked_for(run, files, line):
+    answer = run(*line.split(), "--json")
+    assert answer.code == answer.json["exit_code"] > 0
+    assert answer.json["error"] in " ".join(answer.err.replace("│", "").split())
+    assert run(*line.split()).out == ""
+
+
+def test_whole_numbers_taken_for_classes_are_told(run, files):
+    (files / "counts.csv").write_text("\n".join(["a,y", *(f"{k},{k % 3}" for k in range(12))]))
+    answer = run("fit", "counts.csv", "-t", "y", "--beta", "1", "--gates", "2")
+    assert "3 whole numbers are taken for classes; if they measure: --task regression" in answer.err
+    assert "\n2 gates, gaussian" in answer.out
+
+
+def test_help_has_no_ends_of_lines_but_the_terminal_s(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    said = run("certify", "--help").out
+    paragraph = said[said.index("Taken from a model") : said.index("Example:")].strip()
+    assert all(len(line.strip()) > 80 for line in paragraph.splitlines()[:-1])
+
+
+def test_experiments_are_listed_with_room_between_name_and_title(run):
+    assert "layerwise-fashion-mnist  Fashion-MNIST in three" in run("reproduce", "list").out

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+import scipy.sparse
 import torch
 
 import provenet as pn
@@ -229,3 +231,42 @@ def test_soft_targets_in_float32(fit: Fit, X: np.ndarray) -> None:
     targets = torch.softmax(torch.tensor(X), dim=1).float()
     solution = pn.solve(pn.formulate("mlp", X, targets, loss="softmax", beta=0.5, gates=5), "admm", tol=1e-6)
     assert solution.status is pn.Status.SOLVED
+
+
+TEXT = np.array([["1", "u"], ["2", "v"]] * 3, dtype=object)
+
+
+@pytest.mark.parametrize(
+    ("X", "words"),
+    [
+        (TEXT, r"X: column 1, row 0: 'u', is text; encode such columns"),
+        (
+            pd.DataFrame({"a": [1.0] * 6, "kind": pd.Categorical(["u", "v"] * 3)}),
+            r"X: column 'kind', row 0: 'u', is text",
+        ),
+        ([[1.0, 2.0], [3.0]] * 3, r"X: its rows differ in length, from 1 to 2"),
+        (np.array([[10**400, 1]] * 6, dtype=object), r"X: it holds a whole number that is too large"),
+    ],
+)
+def test_what_is_no_number_is_named_where_it_is(X: Any, words: str) -> None:
+    y = [0, 1] * 3
+    with pytest.raises(ValueError, match=words):
+        pn.ProvenClassifier().fit(X, y)
+
+
+def test_text_in_new_rows_is_named() -> None:
+    fitted = pn.ProvenClassifier(beta=1.0, gates=2).fit(np.arange(12.0).reshape(6, 2), [0, 1] * 3)
+    with pytest.raises(ValueError, match="X: column 1, row 0: 'u', is text"):
+        fitted.predict(TEXT)
+
+
+def test_other_things_than_asked_for_are_named() -> None:
+    X, y = np.arange(12.0).reshape(6, 2), [0, 1] * 3
+    with pytest.raises(ValueError, match=r"X: sparse arrays are not supported; give X.toarray\(\)"):
+        pn.formulate("mlp", scipy.sparse.csr_matrix(X), X)
+    with pytest.raises(ValueError, match=r"n_gates: it must be a whole number, got 1.5"):
+        pn.ProvenClassifier(n_gates=1.5).fit(X, y)
+    with pytest.raises(ValueError, match=r"problem: expected one that provenet.formulate made, got ndarray"):
+        pn.solve(X)
+    with pytest.raises(ValueError, match="got ProvenClassifier; an estimator has its certificate in certificate_"):
+        pn.certify(pn.ProvenClassifier(), X, y)

@@ -35,7 +35,7 @@ def certify(
     file: FromFile,
     block: OfBlock,
     tol: Annotated[
-        float | None, typer.Option(callback=o.positive, help="The relative gap to hold. (default: that of the fit)")
+        float | None, typer.Option(callback=o.a_gap, help="The relative gap to hold. (default: that of the fit)")
     ] = None,
     loss: Annotated[
         str | None,

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 from importlib import import_module
+from inspect import getdoc
 from typing import Annotated, Any
 
 import typer
@@ -13,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from provenet import __version__
 from provenet.cli import interrupted, kept, ready_to_work
-from provenet.cli.console import FAILED, WRONG_USE, complain
+from provenet.cli.console import FAILED, WRONG_USE, complain, print_json
 from provenet.cli.inputs import Missing, check_inputs
 
 # what --help says of each, without importing it; the first lines of their docstrings
@@ -36,6 +37,8 @@ COMMANDS = {
 }
 
 
+_USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which typer brings along under no public name
+_FOR_MACHINES = "provenet.json"  # in the context: --json was given
 _TOGETHER = ("fit",)  # those that torchrun may start several processes of
 
 
@@ -47,6 +50,7 @@ class _Commands(TyperGroup):
         self.commands = {name: TyperCommand(name=name, help=summary) for name, summary in COMMANDS.items()}
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        ctx.meta[_FOR_MACHINES] = "--json" in args
         name, command, rest = super().resolve_command(ctx, args)
         if command is None or name is None:
             return name, None, rest
@@ -59,18 +63,28 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except BrokenPipeError:
             raise  # the reader has seen enough: typer ends quietly
+        except _USAGE_ERROR as error:  # typer says it, with how the command is used
+            _tell_machines(ctx, error.format_message(), error.exit_code)
+            raise
         except KeyboardInterrupt as stop:  # a fit, a search and a path that have begun return what they have instead
-            complain(f"interrupted, {kept.told()}. {stop}".rstrip())
-            raise typer.Exit(FAILED) from None
+            said, code = f"interrupted, {kept.told()}. {stop}".rstrip(), FAILED
         except Missing as error:
-            complain(str(error))
-            raise typer.Exit(WRONG_USE) from None
+            said, code = str(error), WRONG_USE
         except (ValueError, OSError, MemoryError, ImportError) as error:  # ImportError: an extra is not installed
+            said, code = str(error) or type(error).__name__, FAILED
             if interrupted():
-                complain(f"interrupted, {kept.told()}. ({error})")
-                raise typer.Exit(FAILED) from None
-            complain(str(error) or type(error).__name__)
-            raise typer.Exit(WRONG_USE if isinstance(error, _wrong_uses()) else FAILED) from None
+                said = f"interrupted, {kept.told()}. ({error})"
+            elif isinstance(error, _wrong_uses()):
+                code = WRONG_USE
+        complain(said)
+        _tell_machines(ctx, said, code)
+        raise typer.Exit(code)
+
+
+def _tell_machines(ctx: Any, said: str, code: int) -> None:
+    """What went wrong as JSON too, where that is what was asked for."""
+    if ctx.meta.get(_FOR_MACHINES):
+        print_json({"error": " ".join(said.split()), "exit_code": code})
 
 
 def _imported(name: str) -> Any:
@@ -78,9 +92,15 @@ def _imported(name: str) -> Any:
     if name not in _TOGETHER and "TORCHELASTIC_RUN_ID" in os.environ:
         raise typer.BadParameter(f"torchrun: {name} works in one process; start it without.")
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    single.command(name)(getattr(import_module(f"provenet.cli.{name}"), name))
+    command = getattr(import_module(f"provenet.cli.{name}"), name)
+    single.command(name, help=_paragraphs(command))(command)
     ready_to_work()
     return typer.main.get_command(single)
+
+
+def _paragraphs(command: Any) -> str:
+    """The docstring without its own ends of lines: those of the terminal are enough."""
+    return "\n\n".join(" ".join(each.split()) for each in (getdoc(command) or "").split("\n\n"))
 
 
 def _wrong_uses() -> tuple[type[Exception], ...]:

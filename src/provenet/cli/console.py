@@ -30,6 +30,10 @@ def say(message: str) -> None:
     output().print(escape(message), soft_wrap=True, highlight=False)
 
 
+def counted(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
+
+
 def print_json(value: dict[str, Any]) -> None:
     print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
 

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from provenet import batches
 from provenet.cli import kept
 from provenet.cli import options as o
-from provenet.cli.console import FAILED, complain, print_certificate, print_json, say, warn
+from provenet.cli.console import FAILED, complain, counted, print_certificate, print_json, say, warn
 from provenet.cli.fitting import Fitting, prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.progress import gap_bar
@@ -254,12 +254,11 @@ def _tell(
     say(f"{fitting.task} on {' × '.join(map(str, data.X.shape))} data, training {name} {score:.4g}")
     if test is not None and kept_out is not None:
         say(f"on {len(kept_out.data.X)} rows kept from training, test {name} {test:.4g}")
-    say(
-        f"{solution.factors.n_neurons} neurons by {solution.method} in {solution.steps} steps, {solution.seconds:.2g} s"
-    )
+    neurons, steps = counted(solution.factors.n_neurons, "neuron"), counted(solution.steps, "step")
+    say(f"{neurons} by {solution.method} in {steps}, {solution.seconds:.2g} s")
     if solution.problem.gate_vectors is not None:
-        gates = solution.problem.gates
-        say(f"{len(gates.patterns)} gates, {solution.problem.statement.sampler}, found in {gates.seconds:.2g} s")
+        gates, sampler = solution.problem.gates, solution.problem.statement.sampler
+        say(f"{counted(len(gates.patterns), 'gate')}, {sampler}, found in {gates.seconds:.2g} s")
     say(f"beta {beta:.3g}" + (f" = {beta / beta_max:.2g} beta_max" if beta_max > 0 else ""))
     if search is not None:
         say(str(search))

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from provenet import estimators
 from provenet.blocks import Block
 from provenet.cli.blocks import check_fits, check_mask
+from provenet.cli.console import warn
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver
 from provenet.cli.options import refuse_if_given
 from provenet.data.loading import Dataset, guess_task, split_rows
@@ -88,6 +89,8 @@ def prepare(
     assert data.y is not None
     if task == "auto":
         task = guess_task(data.y, tokens=block.readout == "tokens")
+        if task == "classification" and data.y.dtype.kind in "iuf" and len(kinds := np.unique(data.y)) > 2:
+            warn(f"the target's {len(kinds)} whole numbers are taken for classes; if they measure: --task regression.")
     kind = getattr(estimators, _KINDS[task] + ("CV" if search else ""))
     if network.loss is not None and network.loss not in kind.losses:
         raise typer.BadParameter(

@@ -34,6 +34,15 @@ def positive(value: float | None) -> float | None:
     return value
 
 
+def a_gap(value: float | None) -> float | None:
+    """Every network is within a relative gap of one, so that from there on nothing would be proven."""
+    if (gap := positive(value)) is not None and gap >= 1:
+        raise typer.BadParameter(
+            f"a relative gap is below 1, such as 1e-3 (a thousandth of the objective), got {value}."
+        )
+    return value
+
+
 def known_limit(text: str | None) -> str | None:
     try:
         as_bytes(text)
@@ -191,7 +200,7 @@ Standardize = Annotated[
     ),
 ]
 SolverOption = Annotated[str, typer.Option(callback=known_solver, help=f"auto, {', '.join(METHODS)}.")]
-Tol = Annotated[float, typer.Option(callback=positive, help="The relative gap to prove.")]
+Tol = Annotated[float, typer.Option(callback=a_gap, help="The relative gap to prove.")]
 MaxSteps = Annotated[int | None, typer.Option(min=0, help="Stop after so many steps.")]
 MaxSeconds = Annotated[float | None, typer.Option(callback=positive, help="Stop after so many seconds.")]
 MemoryLimit = Annotated[

@@ -43,8 +43,9 @@ def reproduce(
         if json:
             print_json(listed)
         else:
+            width = max(map(len, listed))
             for known, title in listed.items():
-                say(f"{known:20s}{title}")
+                say(f"{known:{width}s}  {title}")
         return
     began, done = time.perf_counter(), {}
     for each in EXPERIMENTS if name == "all" else [name]:

@@ -123,7 +123,7 @@ def chosen_columns(
     """What a user calls these columns, as the table calls them."""
     path = table.path
     if not targets:
-        raise ColumnError(f"{path}: say which column to predict; it has {listed(table.columns)}.")
+        raise ColumnError(f"{path}: say which column to predict (--target NAME); it has {listed(table.columns)}.")
     named = [table.resolve(name) for name in targets]
     weighed = None if weight is None else table.resolve(weight)
     dropped = [table.resolve(name) for name in drop]

@@ -55,7 +55,8 @@ class Table:
         try:
             return names[int(name)]
         except (ValueError, IndexError):
-            raise ColumnError(f"{self.path}: there is no column {name!r}; it has {listed(names)}.") from None
+            header = "" if self.named else " Its first line was read as numbers; --header takes it for names."
+            raise ColumnError(f"{self.path}: there is no column {name!r}; it has {listed(names)}.{header}") from None
 
     def numbers(self, name: str, missing: bool = False) -> NDArray[np.float64]:
         """A column of finite numbers, (n,), truths as ones; with ``missing``, nan where there is none."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -100,18 +102,56 @@ def as_weights(weight: Any, n: int, name: str = "sample_weight") -> Tensor | Non
     return tensor
 
 
+@contextmanager
+def in_words(value: Any, name: str = "X") -> Iterator[None]:
+    """Where numpy finds no numbers in here: what is wrong with ``value``, where, and what to do."""
+    try:
+        yield
+    except OverflowError:
+        raise ValueError(f"{name}: it holds a whole number that is too large for float64.") from None
+    except ValueError:
+        if isinstance(value, list | tuple) and len(found := {np.size(row) for row in value}) > 1:
+            raise ValueError(f"{name}: its rows differ in length, from {min(found)} to {max(found)}.") from None
+        if (at := _text_in(value)) is not None:
+            raise ValueError(
+                f"{name}: {at}, is text; encode such columns (OneHotEncoder in a pipeline), or leave them out."
+            ) from None
+        raise
+
+
+def _text_in(table: Any) -> str | None:
+    """Where the first entry of (n, d) is that is no number, row by row."""
+    cells = np.asarray(table, dtype=object)
+    names = list(getattr(table, "columns", range(cells.shape[-1] if cells.ndim == 2 else 0)))
+    for row, entries in enumerate(cells if cells.ndim == 2 else ()):
+        for column, entry in zip(names, entries, strict=True):
+            if isinstance(entry, str) and not _is_numeric(entry):
+                return f"column {column!r}, row {row}: {entry!r}"
+    return None
+
+
+def _is_numeric(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def as_tensor(value: Any, name: str) -> Tensor:
     """Anything like an array of real numbers → float64."""
     if isinstance(value, Tensor):
         if value.is_complex():
             raise ValueError(f"{name}: complex data is not supported.")
         return value.detach().cpu().to(torch.float64).contiguous()
+    if hasattr(value, "toarray"):
+        raise ValueError(f"{name}: sparse arrays are not supported; give {name}.toarray().")
     try:
         array = np.asarray(value)
         if np.iscomplexobj(array):
             raise ValueError("complex data is not supported.")
         array = np.ascontiguousarray(array, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name}: not an array of numbers ({error}).") from None
     return torch.from_numpy(array.copy() if not array.flags.writeable else array)
 

@@ -25,7 +25,7 @@ from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates import Certificate
 from provenet.data.sharded import as_shards
 from provenet.data.shards import Shards
-from provenet.data.validation import as_mask, as_weights, check_finite
+from provenet.data.validation import as_mask, as_weights, check_finite, in_words
 from provenet.data.whitening import Whitening
 from provenet.estimators.auto_beta import NEURONS, BetaChoice, choose_beta
 from provenet.estimators.beta import Beta, parse_beta
@@ -266,12 +266,13 @@ class ProvenEstimator(Settings, BaseEstimator):
             self.sample_shape_ = tuple(X.shape[1:])
             self.n_features_in_ = self.sample_shape_[-1 if self._make_block().tokens or X.ndim == 2 else 0]
             return X, check_array(y, ensure_2d=False, allow_nd=True, dtype=labels.get("dtype"))
-        flat = (X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim) < 3
-        options = _SAMPLES | {"ensure_2d": flat, "ensure_all_finite": mask is None}
-        if labels:
-            checked = validate_data(self, X, y, validate_separately=(options, labels))
-        else:
-            checked = validate_data(self, X, y, **options, multi_output=self.readout == "tokens")
+        with in_words(X):
+            flat = (X.ndim if hasattr(X, "ndim") else np.asarray(X).ndim) < 3
+            options = _SAMPLES | {"ensure_2d": flat, "ensure_all_finite": mask is None}
+            if labels:
+                checked = validate_data(self, X, y, validate_separately=(options, labels))
+            else:
+                checked = validate_data(self, X, y, **options, multi_output=self.readout == "tokens")
         self.sample_shape_ = checked[0].shape[1:]
         if not flat:
             self.n_features_in_ = self.sample_shape_[-1 if self._make_block().tokens else 0]
@@ -294,7 +295,8 @@ class ProvenEstimator(Settings, BaseEstimator):
             self._check_shape(X)
             return outputs_in_batches(self.network_, X, None, batch_size(self._make_block(), self.network_, X)).numpy()
         options = _SAMPLES | {"ensure_2d": len(self.sample_shape_) == 1, "ensure_all_finite": mask is None}
-        X = validate_data(self, X, reset=False, **options)
+        with in_words(X):
+            X = validate_data(self, X, reset=False, **options)
         self._check_shape(X)
         there = self._there(X.shape, mask)
         if there is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 from torch import nn
@@ -49,6 +49,8 @@ class Wanted:
     def _instead(gates: str, n_gates: Any) -> Wanted:
         if gates not in (AUTO, "gaussian"):
             raise ValueError(f"n_gates: with gates={gates!r} it must be a whole number, got {n_gates!r}.")
+        if isinstance(n_gates, Real):
+            raise ValueError(f"n_gates: it must be a whole number, got {n_gates!r}.")
         return Wanted.of(n_gates)
 
     @property

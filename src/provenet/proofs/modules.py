@@ -47,6 +47,11 @@ def certify_module(
     scope: str | None = None,
 ) -> Certificate:
     """That of a module of ours, or of an ordinary two-layer network; arguments as `certify` has them."""
+    if not isinstance(module, nn.Module):
+        raise ValueError(
+            f"module: expected a torch module or a problem, got {type(module).__name__}; an estimator has its "
+            "certificate in certificate_, and its module in network_."
+        )
     if loss is None or beta is None:
         raise ValueError("loss, beta: to certify a module both must be given, as they were in training.")
     if mean and sample_weight is not None:

@@ -107,6 +107,8 @@ def solve_quietly(
 ) -> Solution:
     """`solve`, for those who look at the status themselves."""
     _check_limits(limits)
+    if not isinstance(problem, Problem):
+        raise ValueError(f"problem: expected one that provenet.formulate made, got {type(problem).__name__}.")
     if problem.program.operator.shards.spread is not (ranks.current() is not None):
         where = "in" if problem.program.operator.shards.spread else "out"
         raise ValueError(f"problem: it was posed {where}side of provenet.ranks.joined(), and must be solved there.")
