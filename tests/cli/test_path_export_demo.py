@@ -12,7 +12,7 @@ import pytest
 
 import provenet as pn
 from provenet.cli import demo as demo_command
-from provenet.cli.progress import fraction_done, gap_bar
+from provenet.cli.progress import fraction_done, gap_bar, time_left
 from provenet.estimators.telling import watched
 from provenet.io import load
 
@@ -127,3 +127,8 @@ def test_the_bar_fills_as_the_gap_falls():
     done = [fraction_done(1.0, gap, 1e-4) for gap in (1.0, 1e-1, 1e-2, 1e-3, 1e-4, 1e-5)]
     np.testing.assert_allclose(done, [0, 0.25, 0.5, 0.75, 1, 1])
     assert fraction_done(1.0, 2.0, 1e-4) == 0
+
+
+def test_a_search_tells_the_time_left():
+    assert time_left(30.0, 0.25) == ", about 90 s left"
+    assert time_left(30.0, 0.0) == time_left(30.0, 1.0) == time_left(None, 0.5) == ""

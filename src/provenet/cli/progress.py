@@ -12,6 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from provenet.cli.console import errors
 from provenet.solvers import Record
 
+_TELLING = 0.05  # of a search; less says nothing of the rest
+
 
 @dataclass(frozen=True)
 class Bar:
@@ -47,9 +49,18 @@ def gap_bar(tol: float, quiet: bool, name: str = "fitting") -> Iterator[Bar]:
             nonlocal searching
             searching = done < 1.0
             first.clear()
-            progress.update(task, completed=done if searching else 0.0, told=what)
+            progress.update(
+                task, completed=done if searching else 0.0, told=what + time_left(progress.tasks[0].elapsed, done)
+            )
 
         yield Bar(show, count)
+
+
+def time_left(elapsed: float | None, done: float) -> str:
+    """Until a search is over, at most, as far as can be told; nothing at its very beginning and end."""
+    if elapsed is None or not _TELLING < done < 1.0:
+        return ""
+    return f", about {elapsed * (1 - done) / done:.0f} s left"
 
 
 def fraction_done(first: float, now: float, tol: float) -> float:

@@ -234,8 +234,8 @@ class BetaSearch(ManyBetas):
             scored = int((~np.isnan(self.cv_scores_)).any(axis=1).sum())
             how = "chosen by these" if scored else "the smallest reached, not chosen by validation"
             self._warn(
-                f"the search was ended {ended}, with {scored} of {folds} folds and {betas} of {asked} values "
-                f"of beta; beta_ is {how}."
+                f"the search (activation={self.activation!r}) was ended {ended}, with {scored} of {folds} folds and "
+                f"{betas} of {asked} values of beta; its beta is {how}."
             )
         elif short:
             self._warn(
