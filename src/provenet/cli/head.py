@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from provenet.cli import kept
 from provenet.cli import options as o
@@ -13,6 +14,7 @@ from provenet.cli.console import FAILED, errors, print_json, say
 from provenet.cli.embed import TEST
 from provenet.embeddings.embedding import ABOUT
 from provenet.heads import Row, compare, score
+from provenet.heads.kinds import head_names
 
 
 def head(
@@ -51,27 +53,32 @@ def head(
         return
     if test is None and (embedding / TEST / ABOUT).exists():
         test = embedding / TEST
-    console = errors()
+    console, names = errors(), head_names(heads)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    bar = Progress(*columns, console=console, transient=True, disable=json or not console.is_terminal)
+    task, following = bar.add_task(names[0], total=len(names)), iter((*names[1:], "saving"))
 
     def show(row: Row) -> None:
+        bar.update(task, advance=1, description=next(following))
         kept.there("heads so far, which the same command goes on with,", out)
         if not json:
             said = f"refused: {row.why}" if row.validation is None else f"validation {100 * row.validation:.2f} %"
             console.print(f"{row.head}  {said}  {row.seconds:.1f} s", soft_wrap=True, highlight=False)
 
-    found = compare(
-        embedding,
-        heads=heads,
-        validation=_share_or_folder(validation),
-        test=test,
-        betas=betas,
-        n_gates=gates,
-        tol=tol,
-        max_seconds=max_seconds,
-        seed=seed,
-        out=out,
-        progress=show,
-    )
+    with bar:
+        found = compare(
+            embedding,
+            heads=names,
+            validation=_share_or_folder(validation),
+            test=test,
+            betas=betas,
+            n_gates=gates,
+            tol=tol,
+            max_seconds=max_seconds,
+            seed=seed,
+            out=out,
+            progress=show,
+        )
     if json:
         print_json({"folder": str(out), "best": found.best.head, "rows": [row.to_dict() for row in found]})
     else:
