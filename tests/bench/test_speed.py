@@ -15,6 +15,7 @@ from provenet.bench.speed import problems as of
 from provenet.bench.speed.operators import Row, Size, rows
 from provenet.bench.speed.page import marks, page, regrets, times
 from provenet.bench.speed.peers import PEERS
+from provenet.bench.speed.plot import in_seconds
 from provenet.bench.speed.standings import Standing
 from provenet.blocks import BLOCKS
 
@@ -131,3 +132,18 @@ def test_operators_and_bare_products_agree() -> None:
     (cost,) = Row("mlp", "linear", "mean").costs(Size(n=40, d=3, c=2, gates=2))
     assert cost.ratio > 0
     assert Row("mlp", "linear", "mean").is_in([cost])
+
+
+def test_seconds_on_an_axis_are_said_as_one_says_them() -> None:
+    ticks = [k * 10.0**n for n in (-1, 0, 1) for k in range(1, 10)]
+    assert [said for tick in ticks if (said := in_seconds(tick, 0))] == [
+        "0.1",
+        "0.2",
+        "0.5",
+        "1",
+        "2",
+        "5",
+        "10",
+        "20",
+        "50",
+    ]

@@ -26,6 +26,9 @@ def draw(standings: Sequence[Standing], file: Path) -> None:
         _panel(axes, standing, colours)
     for axes in panels[len(standings) :]:
         axes.axis("off")
+    drawn = {line.get_label(): line for axes in panels for line in axes.lines}
+    if drawn:  # one for all panels, where it covers none of their lines
+        figure.legend(drawn.values(), drawn.keys(), fontsize=8, ncols=7, frameon=False, loc="outside upper center")
     figure.savefig(file, dpi=90)
 
 
@@ -43,13 +46,19 @@ def _panel(axes: Any, standing: Standing, colours: dict[str, Any]) -> None:
     axes.set_yscale("log")
     for axis in (axes.xaxis, axes.yaxis):
         _at_least_a_decade(axis)
+    axes.xaxis.set_major_formatter(in_seconds)
+    axes.xaxis.set_minor_formatter(in_seconds)
     axes.set_title(standing.case.name, fontsize=8)
     axes.set_xlabel("seconds", fontsize=8)
     axes.set_ylabel("certified relative gap", fontsize=8)
     axes.tick_params(labelsize=7)
+    axes.tick_params(which="minor", labelsize=6)
     axes.grid(alpha=0.3)
-    if axes.lines:
-        axes.legend(fontsize=6)
+
+
+def in_seconds(seconds: float, _: int) -> str:
+    """As one says them: 0.2, 0.5, 1, 2, 5, …"""
+    return f"{seconds:g}" if f"{seconds:.0e}"[0] in "125" else ""
 
 
 def _at_least_a_decade(axis: Any) -> None:
