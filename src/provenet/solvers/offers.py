@@ -73,7 +73,7 @@ class Task:
     @cached_property
     def noise(self) -> float:
         """How little of the targets one neuron explains: about one for a network's outputs, two for labels at random,
-        which take many neurons, each for little.  One where β_max has nothing to be compared with for a moment's work."""
+        which take many neurons, each for little.  One where a moment does not tell what to compare β_max with."""
         op, loss, beta_max = self.program.operator, self.program.loss, self.program.beta_max
         if op.output_shape[0] * op.p**2 > _MOMENT or beta_max <= 0:
             return 1.0
