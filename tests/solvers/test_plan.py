@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
 
 import provenet as pn
 from provenet import memory
@@ -96,6 +97,19 @@ def stages(problem: pn.Problem, tol: float = 1e-4) -> list[str]:
     program = problem.program
     chosen = [*plan_unreduced(program, "auto"), *plan(reduced(program, STANDARD)[0], "auto", tol)]
     return [stage.method.name for stage in chosen]
+
+
+def test_labels_at_random_are_told_from_those_that_can_be_learnt() -> None:
+    """By how much of them one neuron explains."""
+    X, labels = load_iris(return_X_y=True)
+    X, noise, first = (X - X.mean(0)) / X.std(0), [], []
+    for y in (labels, np.random.default_rng(0).permutation(labels)):
+        problem = pn.formulate("mlp", X, y, loss="softmax", gates=100)
+        problem = problem.with_beta(0.01 * problem.beta_max)
+        noise.append(Task(problem.program, 1e-4).noise)
+        first.append(stages(problem)[0])
+    assert noise[0] < 1 < 1.5 < noise[1]
+    assert first == ["lbfgs", "admm"]
 
 
 @pytest.mark.parametrize("name", TABLE)
