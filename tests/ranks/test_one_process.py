@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet import ranks
-from provenet.losses import LOSSES, Free, Shiftable
+from provenet import deadline, ranks
+from provenet.losses import LOSSES, Free, Shiftable, constant
 from provenet.losses.balance import is_balanced
 from provenet.losses.ranked import RankedLoss
 from provenet.ranks import Partition, Ranks, Spread, shard_count
@@ -113,6 +113,25 @@ def test_soft_labels_over_shards_are_balanced() -> None:
     theta = other.dual_at(prediction)
     assert is_balanced(theta)
     torch.testing.assert_close(other.conjugate(theta), one.conjugate(one.dual_at(prediction)))
+
+
+def test_a_constant_over_shards_is_looked_for_no_longer_than_there_is_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where softmax is all steps the search is long; whatever it ends at is a constant that a network may have."""
+    generator = torch.Generator().manual_seed(0)
+    target = torch.eye(6, dtype=torch.float64)[torch.randint(0, 6, (100,), generator=generator)]
+    prediction = 1e5 * torch.randn(100, 6, generator=generator, dtype=torch.float64)
+    steps, real = [], constant._At.step
+    monkeypatch.setattr(constant._At, "step", lambda at, reach: (steps.append(1), real(at, reach))[1])
+    best, short = (Free(RankedLoss.of(LOSSES["softmax"](target), Spread(100, Ranks()))) for _ in range(2))  # type: ignore[arg-type]
+    least, long = float(best.value(prediction)), len(steps)
+    steps.clear()
+    with deadline.within(0.0):
+        b = short.intercept(prediction)
+        assert len(steps) <= constant._AT_LEAST < long
+        theta = short.dual_at(prediction)
+    assert least <= float(short.value_at(prediction, b)) * (1 + 1e-12)
+    assert is_balanced(theta)
+    assert float(-short.conjugate(theta * short.dual_scale(theta, 1.0))) <= least * (1 + 1e-12)
 
 
 def test_a_class_without_samples_has_a_constant_far_away() -> None:

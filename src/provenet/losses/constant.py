@@ -12,10 +12,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.losses.base import Shiftable
 from provenet.ranks import Whole
 
 _STEPS, _HALVINGS = 120, 60
+_AT_LEAST = 10  # steps that are taken even where there is no time: they are enough where predictions are moderate
 _REACH = 50.0  # beyond predictions and targets: logarithms of how rare a class may be
 _SETTLED = 1e-15  # of Σ|∇L| of a column: what is left of Σ ∇L where rounding ends it
 _NOTHING = 1e-30  # of the largest column: a class without samples, whose b goes on for ever
@@ -57,7 +59,8 @@ class _At:
 
 def best_constant(parts: Sequence[Shiftable], rows: Sequence[Tensor], shards: Whole, start: Tensor) -> Tensor:
     """argmin_b Σ_s L_s(Ŷ_s + 1bᵀ) for predictions (r_s, c) in shards; the same to the last bit in every process,
-    however many there are.  A ``start`` that is the best already is returned as it is."""
+    however many there are, as they agree on the time left.  A ``start`` that is the best already is returned as it is;
+    a b that a deadline leaves short of the best is a worse one, no wrong one."""
     c = len(start)
 
     def each(make: Callable[[Shiftable, Tensor], Tensor], b: Tensor) -> Tensor:
@@ -89,7 +92,9 @@ def best_constant(parts: Sequence[Shiftable], rows: Sequence[Tensor], shards: Wh
         tried = (look(at.b + step * 0.5**k) for k in range(_HALVINGS))
         return next((ahead for ahead in tried if better(ahead, at)), None)
 
-    for _ in range(_STEPS):
+    for k in range(_STEPS):
+        if k >= _AT_LEAST and deadline.over():
+            break
         ahead = along(at, at.step(reach))
         if ahead is None and at.off > _FAR:  # where probabilities are 0 and 1, rounding bends, and not even upwards
             ahead = along(at, at.downhill(reach))

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import torch
+
 from provenet.polar import is_large
 from provenet.problem import Program
 
@@ -22,6 +24,9 @@ _FEW_ROWS = 512
 _SHIFT = 8e6  # what the calls for the best free intercept take
 _OPEN = 64.0  # gates that are open at an optimum, at most, about
 _USUAL = 0.01  # of β_max: the β for which steps are told; they grow with the root of what it is below
+_AGREEING = 0.5  # of the most that residuals of this size could pull: what a neuron finds in outputs of a network
+_LEAST_NOISE, _MOST_NOISE = 0.5, 2.5
+_MOMENT = 5e9
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,16 @@ class Task:
         share = self.program.beta / self.program.beta_max if self.program.beta_max > 0 else 1.0
         return min(max((_USUAL / max(share, 1e-300)) ** 0.5, 0.2), 100.0)
 
+    @cached_property
+    def noise(self) -> float:
+        """How little of the targets one neuron explains: about one for a network's outputs, two for labels at random,
+        which take many neurons, each for little.  One where a moment does not tell what to compare β_max with."""
+        op, loss, beta_max = self.program.operator, self.program.loss, self.program.beta_max
+        if op.output_shape[0] * op.p**2 > _MOMENT or beta_max <= 0:
+            return 1.0
+        most = op.pull_upper(loss.gradient(torch.zeros_like(loss.target)))
+        return min(max(_AGREEING * most / beta_max, _LEAST_NOISE), _MOST_NOISE) if most < math.inf else 1.0
+
     @property
     def rows(self) -> float:
         """Of predictions; few count as some more, so that small programs are alike: a sample of weight two leads to the
@@ -103,7 +118,8 @@ class Task:
     @property
     def intercept(self) -> float:
         """The work for the best free intercept, however few the outputs."""
-        return _SHIFT if self.program.loss.free else 0.0
+        loss = self.program.loss
+        return _SHIFT if loss.free and not loss.quadratic else 0.0
 
     @property
     def only_neurons(self) -> bool:

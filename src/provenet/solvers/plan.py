@@ -53,7 +53,7 @@ _ALL: tuple[type[Method[Any]], ...] = (
 METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in _ALL}
 
 _SHARE = 0.5  # of the free memory that a method chosen for the user may take
-_OVERTIME = 3  # times the steps expected: then the next one takes over
+_OVERTIME = 6  # times the steps expected: then the next one takes over
 _FEW = 50  # steps: a limit is a multiple of them
 _WORTH_TRYING = 10  # times the work of the first: a second one begins from there only if it is no dearer
 

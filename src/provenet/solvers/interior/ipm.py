@@ -28,6 +28,8 @@ from provenet.solvers.needs import DOUBLE, GATED_ROWS, NUCLEAR, SQUARED
 from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors, factorise
 
+_CALLS = 2e7  # what the calls of a step take, however few its unknowns
+
 
 @dataclass(frozen=True)
 class IPMState:
@@ -66,8 +68,9 @@ class IPM(Method[IPMState]):
         """A Newton matrix of the unknowns a step; few steps, whatever β is."""
         op = task.program.operator
         unknowns, n = unknowns_of(op), min(task.rows, op.n_gates * op.p)
-        step = 1.2 * unknowns * n * (n + unknowns) * op.q + n**3 / 6
-        return Offer(self.memory(task.program), 0.0, step, 2 * task.decades, not task.only_neurons)
+        setup = 2 * task.rows * op.n_gates * op.p * n
+        step = 1.2 * unknowns * n * (n + unknowns) * op.q + 0.6 * n**3 + _CALLS
+        return Offer(self.memory(task.program), setup, step, 2 + task.decades, not task.only_neurons)
 
     def init(self, program: Program, start: Factors | None) -> IPMState:
         fit = prepare(program)

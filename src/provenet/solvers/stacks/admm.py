@@ -29,7 +29,8 @@ from provenet.solvers.stacks.scale import gradient_curvature
 from provenet.variable import Factors, Stack
 
 _FACTORISATIONS = 4  # until ρ has settled
-_PROX = 4e6  # work of a loss's prox that is found by Newton's steps, for each output, however few rows
+_PROX = 3e6  # work of a loss's prox that is found by Newton's steps, for each output, however few rows
+_READ = 16  # a factor of the kernel is read, entry by entry, as slowly as so many products
 _FREE = 1.6  # times as many steps with a free intercept
 _MOST_ROWS = 20_000  # of a kernel that is worth its factorisation
 
@@ -80,12 +81,12 @@ class ADMM(Method[ADMMState]):
         op, loss = task.program.operator, task.program.loss
         rows = task.rows
         setup = 0.5 * rows**2 * op.n_gates * min(op.p, 1 + op.p / op.n_gates) + _FACTORISATIONS * rows**3 / 12
-        crowded = 1 + task.crowding / (8 if loss.quadratic else 24)
-        steps = (6.5 if loss.quadratic else 28) * task.decades * crowded * max(task.hardship, 1.0)
+        steps = (12 if loss.quadratic else 17) * task.decades * max(task.hardship, 1.0) ** 1.3
+        steps *= (1 + task.crowding) ** 0.6 * (op.q / op.p) ** 0.4
         steps *= _FREE if loss.free else 1.0
         c = op.output_shape[-1]
         prox = 0.0 if loss.quadratic or loss.kink is not None else _PROX * (1 + c)
-        step = 2 * task.product + task.prox + rows**2 * c + prox
+        step = 2 * task.product + task.prox + rows**2 * (c + _READ) + prox
         return Offer(self.memory(task.program), setup, step, steps, rows <= _MOST_ROWS and not task.only_neurons)
 
     def ends(self, program: Program[Any]) -> bool:

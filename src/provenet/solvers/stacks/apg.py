@@ -26,7 +26,7 @@ from provenet.variable import Factors, Stack
 _NEAR = 0.99  # of β: a closed gate whose polar is above it may open soon
 _DOUBLINGS = 200  # of L, in a step
 _HAIR = 1e-15  # of a prediction: what rounding may change in it
-_CALLS = 2e6  # what the calls of a step take beyond those of others
+_CALLS = 3e6  # what the calls of a step take beyond those of others
 _WORKING = 2  # times as many gates as are open are worked on, about
 _ENTERING = 0.25  # of all gates: so many closed ones may enter at a look, those with the largest polar
 
@@ -63,15 +63,16 @@ class APG(Method[APGState]):
 
     def offer(self, task: Task) -> Offer:
         """A and A* on the gates in use, now and then a step once more, and all gates at each look.  Few steps where
-        there are many rows for each weight; it crawls where curvature is far from even.  Norms other than weight
-        decay's have nothing else to finish."""
+        there are many rows for each weight, whatever β is; it crawls where curvature is far from even.  Norms other
+        than weight decay's have nothing else to finish."""
         loss, crowding = task.program.loss, task.open_crowding
-        bent = 1 + crowding**2 / (4 if loss.quadratic else 60)
-        each = task.width**0.5 * (20 + 80 * min(1.0, (8 * crowding * task.width) ** 0.5) * bent)
-        kinked = 1.0 if loss.kink is None else 1 + crowding  # times as many, where curvature ends at a kink
-        steps = kinked * each * task.decades * max(task.hardship, 0.4)
+        bent = 1 + crowding**2 / (5 if loss.quadratic else 100)
+        each = 32 + 94 * min(1.0, (8 * crowding * task.width) ** 0.5) * bent
+        hard = task.hardship ** (0.75 if task.hardship < 1 else 0.5 * min(task.crowding, 1.0))
+        each *= 0.5 if task.program.operator.n_gates == 1 and task.width == 1 else 1.0  # X's own curvature alone
+        steps = each * task.width**0.35 * task.decades**0.8 * hard * task.noise
         used = min(1.0, _WORKING * task.open_share)
-        step = (used + 2 / self.check_every) * task.product + used * task.prox + _CALLS + task.intercept
+        step = (2 * used + 2 / self.check_every) * task.product + used * task.prox + _CALLS + task.intercept
         finishes = not NUCLEAR.of(task.program)
         return Offer(self.memory(task.program), 0.0, step, steps, not task.only_neurons, finishes)
 

@@ -43,8 +43,8 @@ _NEURONS = 160.0  # that there are, about, where gates and outputs allow
 _REMEMBERED = 4  # of a limit of memory, one part in so many is for steps that are remembered
 _FEWEST_PAIRS = 5
 _LONG = 25  # steps a decade for linear blocks whose first layers are too long for the estimate to hold
-_KINKED = 10  # times as many steps where curvature ends at a kink
-_CALLS = 1.1e7  # what a step's many small calls take, as multiply-adds;
+_KINKED = 3  # times as many steps where curvature ends at a kink
+_CALLS = 8e6  # what a step's many small calls take, as multiply-adds;
 _BATCHES = 4  # times that, where neurons go through their block batch by batch
 _HESSIANS, _SEEN = 3, 2e6  # of sizes at a look, and the numbers one of them is made of, at most
 _GATED, _OUTPUT = 60.0, 300.0  # the work of a neuron's hidden value, gated, and of an output's loss, without products
@@ -104,23 +104,23 @@ class LBFGS(Resumable[LBFGSState]):
         return 4 * math.ceil(data + seen + remembered) + 16 * math.prod(op.output_shape) * 8
 
     def offer(self, task: Task) -> Offer:
-        """Steps grow with the root of a first layer's length; where the loss is quadratic, or second layers are wider
-        than the outputs, with how many weights there are for each row, too.  Of quadratic losses at small β much is
-        noise, and many neurons are needed for it."""
+        """Steps grow with what β lets in, and with how little a neuron explains; where the loss is quadratic, or second
+        layers are wider than the outputs, with how many weights there are for each row, too.  Several outputs of a
+        quadratic loss have noise of their own, for which a small β needs many neurons."""
         op, loss = task.program.operator, task.program.loss
         look = 2 * task.product + self._join_work(task.program)
-        steps = (20 + 3 * op.p**0.5) * (task.decades - 0.5) * max(task.hardship, 0.35)
         small = min(task.hardship, 1.0)
+        hard = task.hardship ** (0.85 if task.hardship < 1 else 1.5)
+        steps = 38 * task.decades * hard * task.noise**2
         if loss.quadratic or task.width > 1:
-            steps *= task.width**0.25 + 0.5 * task.open_crowding * small
-        if loss.quadratic:
-            steps *= 1 + small**2
+            steps *= 1 + task.open_crowding * small
         if loss.kink is not None:
             steps *= _KINKED
         if task.only_neurons and op.n_gates == 1:
-            steps = _LONG * task.decades * max(task.hardship, 0.35)
+            steps = _LONG * task.decades * hard
         calls = _CALLS if op.gated_rows is not None else _BATCHES * _CALLS
-        each = self._step_work(task) + 2 * look / self._rest(task) + calls + task.intercept
+        many = 1 + 5 * small**4 if loss.quadratic and op.q > 1 else 1.0
+        each = many * self._step_work(task) + 2 * look / self._rest(task) + calls + task.intercept
         axes = 16.0 * op.p**3 if op.p <= MOST_AXES else 0.0
         return Offer(self.memory(task.program), axes, each, steps, starts=True)
 
