@@ -105,7 +105,7 @@ class Cones(Table):
 
     def peaks(self, G: Tensor, above: float = 0.0) -> Tensor:
         if self.exact(G.shape[2]):
-            return cone_pca(self, G).u
+            return cone_pca(self, G, above).u
         return (survey(self, G, above) if output_rank(G) <= MOST_OUTPUTS else climb(self, G)).u
 
     def split(self, u: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,12 +14,12 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
+from provenet.cones.again import project_both
 from provenet.cones.base import Table
 from provenet.cones.branch import MOST_OUTPUTS, branch_and_bound, output_rank
 from provenet.cones.doubly import doubly_bounded
 from provenet.cones.exact import largest_in_cones
 from provenet.cones.face_search import MOST_DIMENSIONS, affordable, search_faces
-from provenet.cones.projection import project
 from provenet.cones.relaxation import relaxed
 from provenet.cones.search import ascent, climb
 from provenet.vectors import power_of_two, unit
@@ -101,7 +101,7 @@ def _one_output(cones: Table, g: Tensor, enough: float) -> ConePCA:
     Where a bound is short ``enough`` before its projection is found, the cone's inner point bounds from below.
     """
     B, p = g.shape
-    both = project(cones.rows, cones.signs.repeat(2, 1), torch.cat([g, -g]), enough=enough)
+    both = project_both(cones, g, enough)
     length = torch.linalg.vector_norm(both.point, dim=1)
     eps = torch.finfo(g.dtype).eps
     rounding = (p + 4) * eps * (torch.linalg.vector_norm(g, dim=1).repeat(2) + both.multipliers.sum(1))

@@ -51,12 +51,13 @@ _PREDICTIONS, _AT_WORK = 30, 3  # arrays of the prediction's size, and batches t
 @dataclass(frozen=True)
 class ConeBMState:
     """``exhausted``: no gate offers a neuron, and no step descends.  seen (P, p): unit vectors of the cones that pulled
-    hard where the last look was."""
+    hard where the last look was.  idle: the last steps gained next to nothing beside the escape before them."""
 
     place: Place
     damping: float = 1.0
     exhausted: bool = False
     seen: Tensor | None = None
+    idle: bool = False
 
 
 @dataclass(frozen=True)
@@ -135,8 +136,10 @@ class ConeBM(Method[ConeBMState]):
         at, damping, stuck = state.place, state.damping, False
         most = max(self.atoms, at.factors.n_neurons // 4)
         escaped = escape(program, at, most, state.seen) if self.escape else None
-        at = escaped or at
-        best = 0.0
+        gained = 0.0 if escaped is None else at.value - escaped.value
+        at, best, walls = escaped or at, gained, None
+        if state.idle and escaped is not None:  # every second time: an escape costs less
+            return ConeBMState(at, damping, seen=state.seen)
         for _ in range(self.descents):
             if deadline.over():
                 return ConeBMState(at, damping, seen=state.seen)
@@ -144,17 +147,19 @@ class ConeBM(Method[ConeBMState]):
                 stuck = True
                 break
             try:
-                move = face_step(program, program.gauge.region, at, damping, self.newton)
+                region, thorough = program.gauge.region, escaped is None
+                move = face_step(program, region, at, damping, self.newton, walls, thorough)
             except deadline.TooLong:
                 if escaped is None:
                     raise
                 return ConeBMState(at, damping, seen=state.seen)
             there = best_amplitudes(program, place(program, move.place.factors.balanced()))
-            gain, damping, stuck = at.value - there.value, move.damping, move.stuck
+            gain, damping, stuck, walls = at.value - there.value, move.damping, move.stuck, move.seen
             best, at = max(best, gain), there
             if stuck or gain <= _SETTLED * best:
                 break
-        return ConeBMState(at, damping, exhausted=stuck and escaped is None, seen=state.seen)
+        exhausted, idle = stuck and escaped is None, best == gained
+        return ConeBMState(at, damping, exhausted, state.seen, idle)
 
     def look(self, program: Program[ConeGauge], state: ConeBMState, gap: Gap) -> ConeBMState:
         """What a bound of the polar has found on its way is what an escape looks for."""
@@ -184,11 +189,13 @@ def escape(program: Program[ConeGauge], at: Place, most: int, seen: Tensor | Non
     """``at`` with up to ``most`` neurons more, and a smaller objective; None where no gate offers one.
 
     The neurons that glances find, from within the cones and from where the last look has ``seen`` some (P, p); those
-    of a thorough search where they are none that help, or where that is exact and none pull hard."""
+    of a thorough search where they are none that help, or where that is exact and none pull hard.  With one output a
+    thorough search is two projections a gate, and no glance is cheaper."""
     slope = program.operator.adjoint(program.loss.gradient(at.prediction))
-    found = violating(program, slope, most, lambda _, region, some: glance(region, some).u)
+    glances = program.operator.q > 1
+    found = violating(program, slope, most, lambda _, region, some: glance(region, some).u) if glances else None
     cheap = program.gauge.region.exact(program.operator.q)
-    if seen is not None:
+    if seen is not None and glances:
         known = seen
         again = violating(program, slope, most, lambda gates, region, some: glance(region, some, known[gates]).u)
         found = _joined(again, found)

@@ -6,6 +6,8 @@ alone.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -14,6 +16,7 @@ from provenet.problem import Program
 from provenet.solvers.cones.faces import Walls
 from provenet.solvers.neurons.hessian import coupling
 from provenet.solvers.neurons.place import Place
+from provenet.variable import Factors
 
 _SAME = 1e-9  # singular values of unit rows below this come from a row counted twice
 _NUMBERS = 2**25  # in the Jacobian along the faces,
@@ -69,15 +72,24 @@ class FaceModel:
         return self.lift + torch.bmm(self._turn, step[:, :, None]).squeeze(2)
 
     def _jacobian(self, program: Program, at: Place) -> tuple[Tensor, Tensor]:
-        """∂Ŷ along the faces (F, n·c), and what the lift does to Ŷ, (n, …, c); some neurons at a time."""
-        width, numbers = self._turn.shape[1], at.prediction.numel()
-        parts, moved = [], torch.zeros_like(at.prediction)
-        some = batches.count(width * numbers, batches.BLOCK)
-        for mine in torch.arange(at.factors.n_neurons).split(some):
-            full = program.operator.jacobian(at.factors.select(mine)).flatten(2)
-            moved += torch.einsum("jw,jwi->i", self.lift[mine], full).view_as(moved)
-            parts.append(torch.bmm(self._turn[mine].mT, full)[self._kept[mine]])
-        return torch.cat(parts), moved
+        """∂Ŷ along the faces (F, n·c), neuron by neuron, and what the lift does to Ŷ, (n, …, c).
+
+        A direction d of a first layer changes the prediction by that of a neuron d, v_j: no more of them than are kept
+        are formed."""
+        op, factors, p = program.operator, at.factors, self._p
+        j, w = torch.nonzero(self._kept, as_tuple=True)
+        jacobian = at.prediction.new_empty(len(j), at.prediction.numel())
+        first, second = (torch.nonzero(side).flatten() for side in (w < p, w >= p))
+        for mine in first.split(batches.count(2 * at.prediction.numel(), batches.BLOCK)):
+            own = j[mine]
+            turned = Factors(self._turn[own, :p, w[mine]], factors.right[own], factors.gate[own])
+            jacobian[mine] = op.alone(turned, slice(0, len(at.prediction))).flatten(1)
+        every = torch.arange(factors.n_neurons)
+        for mine in every.split(batches.count(2 * op.q * at.prediction.numel(), batches.BLOCK)):
+            here = second[(j[second] >= mine[0]) & (j[second] <= mine[-1])]
+            columns = op.second_layer_columns(factors.left[mine], factors.gate[mine]).flatten(2)
+            jacobian[here] = columns[j[here] - mine[0], w[here] - p]
+        return jacobian, op.forward_factors(replace(factors, left=self.lift[:, :p]))
 
     def _along(self, full: Tensor) -> Tensor:
         """(N, p + q) in the coordinates along the faces."""

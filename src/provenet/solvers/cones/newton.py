@@ -8,101 +8,137 @@ rounds of an active-set method, each ended by a projection on the cones, so that
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from provenet import deadline
 from provenet.cones import Region, project
-from provenet.cones.projection import least
+from provenet.cones.projection import Projection, least
 from provenet.problem import Program
 from provenet.solvers.cones.face_model import FaceModel
 from provenet.solvers.cones.faces import Walls, descent, feasible, walls_of
 from provenet.solvers.neurons.hessian import Model
 from provenet.solvers.neurons.newton import NewtonSettings
-from provenet.solvers.neurons.place import Place, gradient, place
+from provenet.solvers.neurons.place import Place, gradient, place, shifted
 from provenet.variable import Factors
 
 _ROUNDS = 5  # of adding walls
 _TRIES = 6  # dampings
-_DAMPINGS, _MORE = 4, 10.0  # of a Hessian along the faces
+_REACHES = (0.5, 0.02)  # of 1/β: how far walls are looked for
+_DAMPINGS = (1.0, 1e2)  # of a Hessian along the faces, in units of β, where less does not descend
+_LESS, _LEAST_DAMPING = 1e-2, 1e-3  # of a damping that descended: what the next step begins with, and at least
 _LITTLE = 1e-3  # damping, near a point that is stationary
 _STILL = 1e-11  # a steepest descent below this part of β·‖weights‖ is zero
 _FLAT = 1e-14  # a promised decrease below this part of the objective drowns in rounding
 _BACKTRACKS = 40
-_LENGTHS = (1.0, 0.3)
+_LENGTHS = (1.0, 0.3, 0.1)  # of the way to where a step lands
 _TOUCH = 1e-10  # of ‖u‖: unit rows violated by no more are as good as met
+
+
+class Seen(NamedTuple):
+    """The walls that neurons behind these gates (N,) were last seen to belong to."""
+
+    gate: Tensor
+    found: Projection
 
 
 @dataclass(frozen=True)
 class FaceMove:
-    """Where a step led.  damping: in units of β.  ``stuck``: nowhere."""
+    """Where a step led.  damping: in units of β.  ``stuck``: nowhere.  seen: for the next step to begin with."""
 
     place: Place
     damping: float
     stuck: bool = False
+    seen: Seen | None = None
 
 
-def face_step(program: Program, region: Region, at: Place, damping: float, settings: NewtonSettings) -> FaceMove:
-    """One descending step; ``settings`` are for programs whose Hessian is too large even along the faces."""
+def face_step(
+    program: Program,
+    region: Region,
+    at: Place,
+    damping: float,
+    settings: NewtonSettings,
+    seen: Seen | None = None,
+    thorough: bool = True,
+) -> FaceMove:
+    """One descending step; ``settings`` are for programs whose Hessian is too large even along the faces.  Unless
+    ``thorough``, it is given up where the walls of the first try do not let it descend."""
     slope = gradient(program, at)
-    return _formed(program, region, at, slope, damping) or _applied(program, region, at, slope, damping, settings)
+    formed = _formed(program, region, at, slope, damping, seen, thorough)
+    return formed or _applied(program, region, at, slope, damping, settings)
 
 
 def improved(program: Program, region: Region, at: Place, steps: int) -> Place:
     """``at`` after up to ``steps`` descending steps."""
-    damping = _LITTLE
+    damping, seen = _LITTLE, None
     for _ in range(steps):
         if at.factors.n_neurons == 0 or deadline.over():
             break
-        move = face_step(program, region, at, damping, NewtonSettings())
+        move = face_step(program, region, at, damping, NewtonSettings(), seen)
         if move.stuck or not move.place.value < at.value:
             break
-        at, damping = move.place, move.damping
+        at, damping, seen = move.place, move.damping, move.seen
     return at
 
 
-def _formed(program: Program, region: Region, at: Place, slope: Tensor, damping: float) -> FaceMove | None:
-    """A step with the Hessian formed along the faces; None where that is too large, or no damping descends.
+def _formed(
+    program: Program,
+    region: Region,
+    at: Place,
+    slope: Tensor,
+    damping: float,
+    seen: Seen | None,
+    thorough: bool,
+) -> FaceMove | None:
+    """A step with the Hessian formed along the faces; None where that is too large, or, if ``thorough``, no damping
+    descends.
 
-    Stationary points have u_j = Proj_K(−G_k v_j)/β: the walls of Proj_K(u − t∇_u), t = 1/β, are where u_j belongs,
-    known before it is there.  The more damping, the shorter t, and the nearer the walls.
+    Stationary points have u_j = Proj_K(−G_k v_j)/β: the walls of Proj_K(u − t∇_u), t ≤ 1/β, are where u_j belongs, known
+    before it is there.  How far walls are looked for and how much a step along them is damped are two things: near the
+    end the walls are the right ones, and neurons may move freely.  Where no damping descends, nearer walls are taken.
     """
     factors, p = at.factors, at.factors.left.shape[1]
-    tried = damping
-    for attempt in range(_DAMPINGS):
-        pull = factors.left - slope[:, :p] / (program.beta * (1 + tried))
-        walls = walls_of(region, project(region.rows, region.signs[factors.gate], pull))
+    found = seen.found if seen is not None and torch.equal(seen.gate, factors.gate) else None
+    for reach in _REACHES if thorough else _REACHES[:1]:
+        pull = factors.left - slope[:, :p] * (reach / program.beta)
+        found = project(region.rows, region.signs[factors.gate], pull, found)
+        walls = walls_of(region, found)
         if deadline.over() or not FaceModel.affordable(walls, at):
             return None
         model = FaceModel(program, at, slope, walls)
-        for coupled in (True, False):
-            step = model.solve(tried * program.beta, coupled)
-            if deadline.over():
-                return None
+        for tried in (damping, *(more for more in _DAMPINGS if more > damping)):
+            step = model.solve(tried * program.beta, True)
             if step is None:
-                continue
-            for length in _LENGTHS:
-                there = _landed(program, region, factors, length * step)
-                if there.value < at.value - _FLAT * abs(at.value):
-                    smaller = attempt == 0 and length == 1
-                    return FaceMove(there, max(tried * (0.2 if smaller else 1.0), 1e-8))
-                if deadline.over():
-                    return None
-        tried = max(_MORE * tried, 1.0)  # less would leave the walls where they are
-    return None
+                step = model.solve(tried * program.beta, False)
+            if step is None or deadline.over():
+                return None
+            if abs(float((slope * step).sum())) <= _FLAT * abs(at.value):
+                return FaceMove(at, damping, stuck=True)
+            there = _landed(program, region, at, step, found)
+            if there is not None:
+                return FaceMove(there, max(tried * _LESS, _LEAST_DAMPING), seen=Seen(factors.gate, found))
+    return None if thorough else FaceMove(at, damping, stuck=True)
 
 
-def _landed(program: Program, region: Region, factors: Factors, step: Tensor) -> Place:
-    """The neurons moved, and back into their cones: those few that left them."""
-    p = factors.left.shape[1]
+def _landed(program: Program, region: Region, at: Place, step: Tensor, known: Projection) -> Place | None:
+    """The neurons moved, those few that left their cones back in them (``known``: projections near by), and of that
+    way, which leaves no cone, as much as descends; None where nothing does."""
+    factors, p = at.factors, at.factors.left.shape[1]
     left = factors.left + step[:, :p]
-    size = torch.linalg.vector_norm(left, dim=1)
     worst, _ = least(region.rows, region.signs[factors.gate], left)
-    out = torch.nonzero(worst < -_TOUCH * size).flatten()
+    out = torch.nonzero(worst < -_TOUCH * torch.linalg.vector_norm(left, dim=1)).flatten()
     if out.numel():
-        left = left.index_copy(0, out, feasible(region, left[out], factors.gate[out]).point)
-    return place(program, Factors(left, factors.right + step[:, p:], factors.gate))
+        left = left.index_copy(0, out, feasible(region, left[out], factors.gate[out], known.select(out)).point)
+    way = torch.cat([left - factors.left, step[:, p:]], dim=1)
+    for length in _LENGTHS:
+        there = place(program, shifted(factors, length * way))
+        if there.value < at.value - _FLAT * abs(at.value):
+            return there
+        if deadline.over():
+            break
+    return None
 
 
 def _applied(

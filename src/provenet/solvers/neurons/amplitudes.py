@@ -28,8 +28,7 @@ def best_amplitudes(program: Program, at: Place) -> Place:
     if factors.n_neurons == 0 or factors.n_neurons * at.prediction.numel() > _COLUMN_NUMBERS:
         return at
     size = factors.sizes()
-    alone = [factors.select(slice(j, j + 1)) for j in range(factors.n_neurons)]
-    columns = torch.stack([program.operator.forward_factors(neuron) for neuron in alone])
+    columns = program.operator.alone(factors, slice(0, len(at.prediction)))
     columns /= size.view(-1, *([1] * (columns.ndim - 1)))
     amplitude = _newton(program, columns, size)
     root = (amplitude / size).sqrt()[:, None]
