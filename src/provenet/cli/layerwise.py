@@ -51,6 +51,9 @@ def layerwise(
         typer.Option(min=0.0, max=0.9, help="Share set aside: a stage that does not help on it is dropped. 0: none."),
     ] = 0.1,
     certify: Annotated[bool, typer.Option(help="Prove each stage's gap, in float64.")] = True,
+    sharpen: Annotated[
+        float, typer.Option(min=0.0, help="Seconds to look for a better bound of each gap; with --resume, too.")
+    ] = 0.0,
     tol: o.Tol = 1e-3,
     cache: Annotated[str, typer.Option(help="For features of frozen stages; beyond, they are made anew.")] = "16GB",
     seed: o.Seed = 0,
@@ -79,6 +82,7 @@ def layerwise(
         augment=tuple(augment),
         validation_fraction=validation or None,
         certify=certify,
+        sharpen=sharpen,
         tol=tol,
         cache=cache,
         random_state=seed,
