@@ -148,7 +148,7 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
         if short:
             warnings.warn(
                 f"{type(self).__name__}: relative gaps above tol={self.tol:g} ({', '.join(short)}). The stages are "
-                "kept; more epochs or a larger beta bring the gaps down.",
+                "kept; more epochs or a larger beta bring the gaps down, and sharpen=seconds their proofs' part.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

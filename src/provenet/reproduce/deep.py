@@ -65,8 +65,8 @@ class Images:
 
 
 def run(run: Run, deep: Deep) -> Findings:
-    images, deep = (_digits(), deep.in_small()) if run.quick else (_official(run.data, deep), deep)
-    deep = deep.resized(run.gates, run.epochs)
+    images = digits_or_official(run, deep)
+    deep = (deep.in_small() if run.quick else deep).resized(run.gates, run.epochs)
     ranks = (1, 2) if run.quick else (1, 2, 4)
     about = (
         f"{images.name}, {len(images.X)}, {deep.stages} stages, {deep.gates} gates, {deep.said_epochs} epochs, "
@@ -160,6 +160,10 @@ def _at_once(images: Images, deep: Deep, width: int, seconds: float) -> Piece:
     convolutions = [dict(layer.made_block.settings()) for layer in layers]
     training, test = (images.X, images.y), (images.X_test, images.y_test)
     return trained_at_once(convolutions, width, training, test, seconds, deep.augment) | {"width": width}
+
+
+def digits_or_official(run: Run, deep: Deep) -> Images:
+    return _digits() if run.quick else _official(run.data, deep)
 
 
 def _digits() -> Images:
