@@ -16,6 +16,7 @@ from provenet.blocks import block_of
 from provenet.formulation import pose
 from provenet.statement import Statement
 from provenet.testing.examples import Example
+from provenet.variable import Factors
 
 LONG = 60.0  # seconds, which no problem here takes
 
@@ -35,6 +36,17 @@ def test_every_block_is_bounded_by_its_optimum(example: Example, activation: str
     assert sharp.dual >= best.certificate.primal * (1 - 2e-4)
     assert (sharp.primal, sharp.polar_max, sharp.scope) == (own.primal, own.polar_max, own.scope)
     assert sharp.dual_of == "solved network"
+
+
+def test_a_group_without_neurons() -> None:
+    """The problem that is solved has gates for it, and no higher an optimum."""
+    example = next(case.values[0] for case in cases() if case.values[0].block.groups == 2)
+    problem, module, (X, Y) = posed(example, "gated_relu", "mean")
+    mine = torch.nonzero(module.group == 1).flatten()
+    factors = problem.factors(module)
+    alone: Any = problem.network(Factors(factors.left[mine], factors.right[mine], factors.gate[mine]))
+    own, sharp = (pn.certify(alone, X, Y, loss="squared", beta=0.3, sharpen=seconds) for seconds in (0.0, LONG))
+    assert own.dual < sharp.dual <= own.primal
 
 
 @pytest.mark.parametrize("loss", ["softmax", "huber"])

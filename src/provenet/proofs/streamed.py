@@ -50,10 +50,13 @@ class OwnGates:
     @property
     def used(self) -> tuple[Tensor | int, Tensor | None]:
         """The neurons' gate vectors (m, p), each once a group, and the group of each (m,), None: there is one.  As
-        `pose` takes them: any number where the module has no gates."""
+        `pose` takes them: any number where the module has no gates; all gates in all groups where one has no neuron:
+        more networks, so that what bounds them bounds those with these gates, too."""
         if self.vectors is None:
             return 1, None
         gates = torch.unique(self.of_neuron)
+        if len(torch.unique(gates // self._in_group)) < self.block.groups:  # problems have gates in every group
+            gates = torch.arange(len(self))
         return self.vectors[gates % self._in_group], gates // self._in_group if self.block.groups > 1 else None
 
     def on(self, data: OnData, again: bool = False) -> Gates:
