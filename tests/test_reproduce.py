@@ -110,9 +110,28 @@ def test_what_is_known_and_what_is_not(tmp_path: Path) -> None:
     missing = invoke("whitened-svd", "--out", str(tmp_path))
     assert missing.exit_code == 1
     assert "--data FOLDER" in missing.output
+    other = invoke("sgd-global", "--quick", "--out", str(tmp_path), "--gates", "4")
+    assert other.exit_code == 2
+    assert "layerwise-cifar10" in " ".join(other.output.replace("│", " ").split())
     late = invoke("sgd-global", "--quick", "--out", str(tmp_path), "--max-seconds", "1e-9")
     assert late.exit_code == 1
     assert "goes on from here" in late.output
+
+
+def test_gates_and_epochs_that_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    from provenet.reproduce import deep
+
+    known = {"train": [0.9], "test": [0.8], "gap": [None], "filters": [5], "cpu": [1.0]}
+    asked = []
+    monkeypatch.setattr(deep, "grown", lambda _, said, m, *__, **___: asked.append((said, m)) or known)  # type: ignore[func-returns-value]
+    monkeypatch.setattr(
+        deep, "_at_once", lambda _, __, width, ___: {"test": 0.7, "cpu": 1.0, "epochs": 2.0, "width": width}
+    )
+    found = EXPERIMENTS["layerwise-cifar10"].run(Run(quick=True, gates=5, epochs=7))
+    assert {(said.gates, said.epochs) for said, _ in asked} == {(5, (7, 7, 7))}
+    assert (found.numbers["gates"], found.numbers["epochs"]) == (5, [7, 7, 7])
+    assert found.numbers["end to end"]["width"] == 2 * 5  # that of the largest m
+    assert "Every stage has 5 gates and m neurons behind each. 7 epochs" in " ".join(found.words)
 
 
 def test_a_page_of_the_stages_that_were_run_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

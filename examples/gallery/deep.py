@@ -18,8 +18,8 @@ images = (images / 16).reshape(-1, 1, 8, 8).astype("float32")
 X_train, X_test, y_train, y_test = train_test_split(images, labels, train_size=700, stratify=labels, random_state=0)
 
 # %%
-layers = [pn.Layer("cnn", n_gates=16) for _ in range(2)]
-model = pn.LayerwiseClassifier(layers=layers, early_stopping=False)
+layers = [pn.Layer("cnn", n_gates=8, beta="1e-3mean") for _ in range(2)]
+model = pn.LayerwiseClassifier(layers=layers, early_stopping=False, tol=1e-2)
 model.fit(X_train, y_train)
 print(model.stages_)
 print(f"test accuracy {model.score(X_test, y_test):.3f}")

@@ -58,6 +58,7 @@ def test_settings() -> None:
     refused("validation_fraction: between 0 and 1", validation_fraction=1.5)
     refused("validation_fraction: 0.001 of 40 samples are 0", validation_fraction=0.001)
     refused("cache: a size such as", cache="much")
+    refused("sharpen: seconds from zero on", sharpen=-1.0)
     refused("augment: 'turn' is unknown", augment=("turn",))
     refused("no longer finite", layers=small_layers(rate=1e30)[:1])
     for wrong, match in (

@@ -123,6 +123,20 @@ def test_what_was_trained_without_proofs_gets_them_later(whole: Any, slice_: Any
     resumed_equals(whole, model.set_params(certify=True), slice_)
 
 
+def test_proofs_are_sharpened_later(slice_: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """A run that is done gets better bounds of the same networks; what is sharp is left alone."""
+    model = fitted(estimator(checkpoint=tmp_path / "run", resume=True, beta="3e-2mean"), *slice_)
+    weights, blunt = weights_of(model), [stage.certificate for stage in model.stages_]
+    fitted(model.set_params(sharpen=60.0), *slice_)
+    sharp = [stage.certificate for stage in model.stages_]
+    assert same_weights(weights_of(model), weights)
+    assert all(after.primal == before.primal for before, after in zip(blunt, sharp, strict=True))
+    assert all(after.dual > 1.2 * before.dual for before, after in zip(blunt, sharp, strict=True))
+    monkeypatch.setattr(work, "stage_certificate", None)  # whoever calls it fails
+    fitted(model, *slice_)
+    assert [stage.certificate for stage in model.stages_] == sharp
+
+
 def test_ctrl_c_in_a_proof_keeps_the_stage(whole: Any, slice_: Any, tmp_path: Path, monkeypatch: Any) -> None:
     def interrupted(*_: Any) -> Any:
         raise KeyboardInterrupt

@@ -96,6 +96,16 @@ def test_the_command(digits: Any, tmp_path: Path) -> None:
     assert "n_gates was 4, now 5" in " ".join(answer.stderr.split())
 
 
+def test_what_a_stage_that_is_solved_tells(digits: Any, tmp_path: Path) -> None:
+    """Greyscale images without their axis of channels are tokens, which is said; steps are not a line each."""
+    X, y = digits
+    np.savez(tmp_path / "flat.npz", X=X[:100, 0], y=y[:100])
+    answer = layerwise(tmp_path / "flat.npz", "-o", tmp_path / "model", "--stages", 1, "--gates", 2)
+    assert answer.exit_code == 0, answer.stderr
+    assert "8 tokens of 8 features; greyscale images are (n, 1, height, width)" in " ".join(answer.stderr.split())
+    assert answer.stderr.count("solving") < 10
+
+
 def test_export(model: Any, digits: Any, tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     pn.save(model, tmp_path / "deep")

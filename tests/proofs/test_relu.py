@@ -432,7 +432,6 @@ def test_wrong_input_says_what_to_do() -> None:
     refused("groups=1", nn.Sequential(grouped, nn.ReLU(), nn.Flatten(), last), (X[:, :, None], Y))
     refused("X: on samples of shape", net, (X[:, :1], Y))
     refused("Y: the module has 2 outputs", net, (X, Y[:, :1]))
-    refused("sharpen: it goes with ReLU", pn.nn.MLP(2, 2), sharpen=1.0)
     with torch.no_grad():
         net[0].weight[0, 0] = float("nan")  # type: ignore[index]
     refused("module: an output: it contains NaN", net)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
+from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from sklearn.exceptions import ConvergenceWarning
 
@@ -24,6 +27,7 @@ from provenet.layerwise import LayerwiseClassifier
 from provenet.layerwise.progress import Event, Watcher
 
 _RUN = ".run"  # within the model's folder
+_PAUSE = 5.0  # seconds
 
 
 def layerwise(
@@ -51,6 +55,9 @@ def layerwise(
         typer.Option(min=0.0, max=0.9, help="Share set aside: a stage that does not help on it is dropped. 0: none."),
     ] = 0.1,
     certify: Annotated[bool, typer.Option(help="Prove each stage's gap, in float64.")] = True,
+    sharpen: Annotated[
+        float, typer.Option(min=0.0, help="Seconds to look for a better bound of each gap; with --resume, too.")
+    ] = 0.0,
     tol: o.Tol = 1e-3,
     cache: Annotated[str, typer.Option(help="For features of frozen stages; beyond, they are made anew.")] = "16GB",
     seed: o.Seed = 0,
@@ -69,6 +76,9 @@ def layerwise(
     check_writable(out)
     images = load_images(data)
     X, y = images.training if limit is None else (images.training[0][:limit], images.training[1][:limit])
+    if X.ndim == 3:
+        axes = f"{X.shape[1]} tokens of {X.shape[2]} features"
+        warn(f"{data}: X {X.shape} is taken for {axes}; greyscale images are (n, 1, height, width).")
     model = LayerwiseClassifier(
         layers=stages,
         preset=preset,
@@ -79,6 +89,7 @@ def layerwise(
         augment=tuple(augment),
         validation_fraction=validation or None,
         certify=certify,
+        sharpen=sharpen,
         tol=tol,
         cache=cache,
         random_state=seed,
@@ -109,6 +120,19 @@ def layerwise(
     say(f"model   {out}")
 
 
+def _by_lines(console: Console) -> Watcher:
+    """A line an epoch; of a stage that is solved, whose steps are many, one every few seconds."""
+    last = -math.inf
+
+    def tell(event: Event) -> None:
+        nonlocal last
+        if event.epoch is not None or time.perf_counter() - last > _PAUSE:
+            last = time.perf_counter()
+            console.print(str(event), soft_wrap=True, highlight=False)
+
+    return tell
+
+
 def _score(model: LayerwiseClassifier, test: Arrays) -> float:
     return model.score(*test)
 
@@ -118,11 +142,7 @@ def _bar(quiet: bool) -> Iterator[Watcher]:
     """Stage, epoch, loss, score and the time left, on a terminal; a line an epoch elsewhere, on stderr."""
     console = errors()
     if quiet or not console.is_terminal:
-        yield (
-            (lambda event: None)
-            if quiet
-            else (lambda event: console.print(str(event), soft_wrap=True, highlight=False))
-        )
+        yield (lambda event: None) if quiet else _by_lines(console)
         return
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,8 @@ def reproduce(
     data: Annotated[
         Path | None, typer.Option(exists=True, help="The data of an experiment that needs some; it says which.")
     ] = None,
+    gates: Annotated[int | None, typer.Option(min=1, help="Of a stage, where stages are trained by layers.")] = None,
+    epochs: Annotated[int | None, typer.Option(min=1, help="The same: of a stage.")] = None,
     json: o.Json = False,
 ) -> None:
     """Repeat experiments of the papers; write a page, pictures and numbers beside what the papers report.
@@ -47,11 +50,17 @@ def reproduce(
             for known, title in listed.items():
                 say(f"{known:{width}s}  {title}")
         return
+    if (gates or epochs) and not (name in EXPERIMENTS and EXPERIMENTS[name].resizable):
+        those = ", ".join(each.name for each in EXPERIMENTS.values() if each.resizable)
+        said = "--gates, --epochs"
+        raise typer.BadParameter(f"{name} has numbers of its own; they can be said for {those}.", param_hint=said)
     began, done = time.perf_counter(), {}
     for each in EXPERIMENTS if name == "all" else [name]:
         left = None if max_seconds is None else max_seconds - (time.perf_counter() - began)
         try:
-            done[each] = str(_one(each, quick, out / each, left, data, json))
+            done[each] = str(
+                _one(each, Run(quick, None, left, data=data, gates=gates, epochs=epochs), out / each, json)
+            )
         except FileNotFoundError as missing:  # its data; the others need not wait for them
             if name != "all":
                 raise
@@ -60,17 +69,17 @@ def reproduce(
         print_json(done)
 
 
-def _one(name: str, quick: bool, folder: Path, max_seconds: float | None, data: Path | None, quiet: bool) -> Path:
+def _one(name: str, asked: Run, folder: Path, quiet: bool) -> Path:
     experiment = EXPERIMENTS[name]
-    pieces = folder / ("pieces-quick.jsonl" if quick else "pieces.jsonl")
+    pieces = folder / ("pieces-quick.jsonl" if asked.quick else "pieces.jsonl")
     began = time.perf_counter()
     tell = (lambda _: None) if quiet else (lambda said: say(f"{name}: {said}"))
     try:
-        found = experiment.run(Run(quick, pieces, max_seconds, tell, data))
+        found = experiment.run(replace(asked, kept=pieces, tell=tell))
     except OutOfTime:
         errors().print(f"{folder}: not all of it is done; the same command goes on from here.")
         raise typer.Exit(FAILED) from None
-    write(folder, experiment, found, time.perf_counter() - began, quick)
+    write(folder, experiment, found, time.perf_counter() - began, asked.quick)
     if not quiet:
         say(f"\n{experiment.title}\n{experiment.paper} reports: {experiment.reported}\n")
         for table in found.tables:

@@ -54,6 +54,8 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
                 f"{type(self).__name__}: stages are trained in one process, whose threads share the work; start it "
                 "without torchrun."
             )
+        if not 0 <= self.sharpen < float("inf"):
+            raise ValueError(f"sharpen: seconds from zero on are needed, got {self.sharpen!r}.")
         if self.loss not in self.losses:
             known = " or ".join(map(repr, self.losses))
             raise ValueError(f"loss: {self.loss!r} is not one of {type(self).__name__}; choose {known}.")
@@ -81,6 +83,7 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
                 patient=not self.early_stopping,
                 max_seconds=self.max_seconds,
                 finish=self.finish,
+                sharpen=self.sharpen,
             )
             stages = growth.run(checkpoint, self._tell)
         self._keep(stages)
@@ -145,7 +148,7 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
         if short:
             warnings.warn(
                 f"{type(self).__name__}: relative gaps above tol={self.tol:g} ({', '.join(short)}). The stages are "
-                "kept; more epochs or a larger beta bring the gaps down.",
+                "kept; more epochs or a larger beta bring the gaps down, and sharpen=seconds their proofs' part.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -46,7 +46,9 @@ class Checkpoint:
         path = folder / _RUN
         if path.exists():
             if not resume:
-                raise FileExistsError(f"{folder}: it holds a run; resume it (resume=True), or choose another folder.")
+                raise FileExistsError(
+                    f"{folder}: it holds a run; resume it (resume=True, --resume), or choose another folder."
+                )
             found = _read_json(path)
             if found.get("format") != _FORMAT or found.get("version") != _VERSION:
                 raise ValueError(f"{path}: it is no run that this provenet can resume.")

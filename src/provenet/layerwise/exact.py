@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from provenet.layerwise.inputs import Inputs
 from provenet.layerwise.layer import Layer
 from provenet.nn import TwoLayer
 from provenet.problem import Problem
+from provenet.proofs.streamed import OwnGates
 from provenet.solvers import Limits, Record
 from provenet.solvers.solve import solve_quietly
 from provenet.statement import Statement
@@ -64,15 +66,9 @@ def finished(
     network: TwoLayer, statement: Statement, inputs: Inputs, targets: Tensor, rank: int, limits: Limits
 ) -> Solved:
     """A gated network that was trained in batches, trained on by L-BFGS on all samples, behind its own gates."""
-    assert network.gates is not None
-    gates, group = network.gates.to(torch.float64), dict(network.named_buffers()).get("group")
-    if group is None:
-        vectors, own = torch.unique(gates, dim=0), None
-    else:
-        both = torch.unique(torch.cat([group[:, None].to(gates), gates], 1), dim=0)
-        vectors, own = both[:, 1:], both[:, 0].long()
+    vectors, group = OwnGates(statement.block, copy.deepcopy(network).to(torch.float64)).used
     samples = torch.cat(list(inputs.parts())).to(torch.float64)
-    problem = pose(statement, samples, targets, vectors, gate_group=own)
+    problem = pose(statement, samples, targets, vectors, gate_group=group)
     return solved(problem, rank, limits, None, "lbfgs", network)
 
 

@@ -47,7 +47,7 @@ class Growth:
 
     statement: (layer, β) → what its stage minimises.  tol: the relative gap asked for; certify: whether gaps are
     computed.  patient: go on though a stage does not help on the samples set aside.  finish: so many steps of L-BFGS on
-    all samples after batches, kept unless they hurt there.
+    all samples after batches, kept unless they hurt there.  sharpen: seconds a certificate, for better dual points.
     """
 
     layers: tuple[Layer, ...]
@@ -63,6 +63,7 @@ class Growth:
     patient: bool = False
     max_seconds: float | None = None
     finish: int = 0
+    sharpen: float = 0.0
 
     def run(self, checkpoint: Checkpoint | None = None, tell: Watcher | None = None) -> list[TrainedStage]:
         """All stages; fewer where one does not help, or where Ctrl-C asks for what there is."""
@@ -97,7 +98,7 @@ class Growth:
     ) -> TrainedStage:
         """A stage trained, kept, then proven, and kept with its proof; of all this, what an earlier run has not."""
         known = None if checkpoint is None else checkpoint.stage(number)
-        if known is not None and not (self.certify and known.unproven):
+        if known is not None and not self._to_prove(known):
             return known
         frame = self._frame(layer, rows) if known is None else known.module
         seen = self.store.kept(Made(rows, frame, passed=False), f"stage-{number}")
@@ -107,17 +108,25 @@ class Growth:
             stage = known or self._trained(work, rows, aside, checkpoint, report)
             if checkpoint is not None and known is None and stage.complete:
                 checkpoint.keep_stage(number, stage)
-            if not self.certify or not stage.unproven:
+            if not self._to_prove(stage):
                 return stage
             try:
                 stage = work.proven(stage, report)
             except KeyboardInterrupt:
-                return replace(stage, reason="its proof was interrupted", complete=False)
+                reason = "its proof was interrupted" if stage.certificate is None else ""
+                return replace(stage, reason=reason, complete=False)
             if checkpoint is not None:
                 checkpoint.keep_stage(number, stage)
             return stage
         finally:
             self.store.release(seen)
+
+    def _to_prove(self, stage: TrainedStage) -> bool:
+        """Whether a proof is to be tried, or one by the network's own gradient to be sharpened."""
+        proof = stage.certificate
+        blunt = proof is not None and proof.dual_of == "network" and not proof.holds(self.tol)
+        sharpens = self.sharpen > 0 and stage.engine == "minibatch" and stage.complete and blunt
+        return self.certify and (stage.unproven or sharpens)
 
     def _trained(
         self,

@@ -32,9 +32,9 @@ class Batches:
 
 
 def stage_certificate(
-    network: TwoLayer, statement: Statement, inputs: Inputs, targets: Tensor, tol: float
+    network: TwoLayer, statement: Statement, inputs: Inputs, targets: Tensor, tol: float, sharpen: float = 0.0
 ) -> tuple[Certificate | None, str]:
-    """The certificate, or why there is none; a stage without one is kept all the same."""
+    """The certificate, sharpened for so many seconds; or why there is none: the stage is kept all the same."""
     if network.relu and inputs.n * prod(inputs.shape) * len(network.first) > _RELU_NUMBERS:
         return None, "bounding all ReLU neurons on so many samples takes too long; gated_relu is certified"
     data = (inputs.array, targets.numpy()) if isinstance(inputs, Held) else Batches(inputs, targets)
@@ -46,6 +46,7 @@ def stage_certificate(
             beta=statement.beta,
             tol=tol,
             loss_settings=dict(statement.loss_settings),
+            sharpen=sharpen,
         ), ""
     except (ValueError, MemoryError) as error:  # a gate within rounding of a row; numbers beyond float64's range
         return None, str(error)

@@ -36,6 +36,11 @@ class LayerwiseSettings:
     early_stopping: bool = setting(True, "whether that is so; without, all stages are trained and kept")
     tol: float = setting(1e-3, "the relative gap asked for, stage by stage; a stage that misses it is kept, and said")
     certify: bool = setting(True, "whether stages trained in batches are certified: a few passes in float64")
+    sharpen: float = setting(
+        0.0,
+        "seconds for each such certificate in which a better dual point is looked for, on all the stage's inputs at "
+        "once; the network stays as it is. A resumed run sharpens what it has",
+    )
     max_seconds: float | None = setting(None, "for each stage that is solved as a whole")
     finish: int = setting(
         0,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
+from provenet.certificates import Certificate
 from provenet.layerwise.augment import Augmented
 from provenet.layerwise.checkpoint import Checkpoint
 from provenet.layerwise.exact import Solved, finished, is_small, posed, solved
@@ -82,8 +83,7 @@ class Work:
         trained = self._in_batches(checkpoint, report)
         if not trained.complete:
             return trained
-        targets, network = self.growth.training.targets, trained.stage.network
-        certificate, reason = stage_certificate(network, self.statement, self.seen, targets, self.growth.tol)
+        certificate, reason = self._certificate(trained.stage)
         return replace(trained, certificate=certificate, reason=reason)
 
     def _in_batches(self, checkpoint: Checkpoint | None, report: Callable[..., None]) -> Trained:
@@ -131,11 +131,15 @@ class Work:
         """With the certificate of a stage that was trained in batches, or why there is none."""
         began, cpu = time.perf_counter(), time.process_time()
         report("proving", 1.0, stage.seconds, stage.epochs, stage.epochs, score=stage.score)
-        targets = self.growth.training.targets
-        network = stage.module.network
-        certificate, reason = stage_certificate(network, self.statement, self.seen, targets, self.growth.tol)
+        certificate, reason = self._certificate(stage.module)
         seconds, cpu = stage.seconds + time.perf_counter() - began, stage.cpu + time.process_time() - cpu
         return replace(stage, certificate=certificate, reason=reason, seconds=seconds, cpu=cpu)
+
+    def _certificate(self, stage: Stage) -> tuple[Certificate | None, str]:
+        growth = self.growth
+        return stage_certificate(
+            stage.network, self.statement, self.seen, growth.training.targets, growth.tol, growth.sharpen
+        )
 
     @property
     def statement(self) -> Statement:

@@ -89,8 +89,8 @@ def certify(what: Any, on: Any, Y: Any = None, /, *, tol: float = 1e-4, **traini
         Of a ReLU module: judge it among all networks of its block, which is what is done where it can be, or among
         those whose neurons have its own activation patterns.  The latter asks less, and is often proven far closer.
     sharpen : float, default 0
-        Of a ReLU module: so many seconds to look for a better dual point by solving the problem.  The network's own is
-        the gradient of the loss there, and far from the optimum it proves little.
+        Of a module: so many seconds to look for a better dual point by solving the problem, on all samples at once.
+        The network's own is the gradient of the loss there, and far from the optimum it proves little.
 
     Returns
     -------

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 
+from provenet import deadline, memory
 from provenet.blocks import block_of
 from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates import Certificate, check_same_map
@@ -22,6 +24,7 @@ from provenet.nn.standardised import core
 from provenet.problem import Problem
 from provenet.proofs.fixed_gates import certify_among_own_gates
 from provenet.proofs.relu import certify_relu
+from provenet.proofs.sharpen import sharpened
 from provenet.proofs.source import Chunks, Flattened, as_source, sample_shape
 from provenet.proofs.stream import Batch, Stream
 from provenet.proofs.streamed import OwnGates
@@ -29,6 +32,7 @@ from provenet.scaling import Scaling
 from provenet.statement import Scope, Statement
 
 BIASES = FREE, PENALISED = "free", "penalised"  # what the penalty on the last layer's bias is
+_COPIES = 4  # of the samples, where their problem is posed and solved
 
 
 def certify_module(
@@ -63,8 +67,6 @@ def certify_module(
     source, weight = as_source(data, sample_weight)
     read = read_module(inner, () if isinstance(inner, TwoLayer) else sample_shape(source), layers, bias == PENALISED)
     network = read.network
-    if sharpen and not network.relu:
-        raise ValueError("sharpen: it goes with ReLU networks; solve the problem of this one instead, it is convex.")
     _check_scope(scope, network)
     statement = _statement(network, loss, beta, loss_settings, bias)
     if scaling is not None and scaling.target_mean is not None and not statement.loss.measures:
@@ -88,19 +90,20 @@ def certify_module(
         better: Any = certificate.better
         return replace(certificate, standardized=True, better=None if better is None else scaling.around(better))
 
-    if isinstance(inner, TwoLayer) and not network.relu:
-        return told(certify_among_own_gates(network, stream, own, weight, mean, tol))
-    samples = _gathered(stream)
-    _check_same(inner, read, source, samples)
-    if not network.relu:
-        return told(certify_among_own_gates(network, stream, own, weight, mean, tol))
-    summed = statement.summed(mean, len(samples.Y))
+    def posed(samples: Batch, gates: Any, group: Any = None) -> Problem:
+        said = replace(statement.summed(mean, len(samples.Y)), complete=isinstance(gates, str))
+        more = {"sample_weight": weight, "mask": samples.mask, "gate_group": group}
+        return pose(said, samples.X, samples.Y, gates, **more)
 
-    def posed(gates: Any) -> Problem:
-        said = replace(summed, complete=isinstance(gates, str))
-        return pose(said, samples.X, samples.Y, gates, sample_weight=weight, mask=samples.mask)
-
-    return told(certify_relu(read, posed, tol, sharpen, scope))
+    if network.relu or not isinstance(inner, TwoLayer):
+        samples = _gathered(stream)
+        _check_same(inner, read, source, samples)
+    if network.relu:
+        return told(certify_relu(read, partial(posed, samples), tol, sharpen, scope))
+    certificate = certify_among_own_gates(network, stream, own, weight, mean, tol)
+    if sharpen > 0 and not certificate.holds(tol):
+        certificate = sharpened(certificate, network, lambda: posed(_gathered(stream), *own.used), sharpen)
+    return told(certificate)
 
 
 def _check_scope(scope: str | None, network: TwoLayer) -> None:
@@ -149,14 +152,21 @@ def _unwrapped(module: Any, named: bool) -> nn.Module:
 
 
 def _gathered(stream: Stream) -> Batch:
-    """All samples at once."""
-    batches = list(stream)
+    """All samples at once, in the order of the first pass."""
+    batches: list[Batch] = []
+    for batch in stream:
+        if stream.n is not None and not batches:  # told before it is allocated, where their number is known
+            memory.check_fits(_COPIES * stream.n * batch.X[0].nbytes, "sharpen: it", "Judge fewer samples, or without.")
+        if deadline.over():
+            raise deadline.TooLong
+        batches.append(batch)
     if len({batch.X.shape[1:] for batch in batches}) > 1:
         raise ValueError("data: a ReLU network is judged on all samples at once; they need one shape, tokens included.")
     masks = [torch.ones(batch.X.shape[:2], dtype=torch.bool) if batch.mask is None else batch.mask for batch in batches]
     masked = any(batch.mask is not None for batch in batches)
     X, Y, rows = (torch.cat(parts) for parts in zip(*((b.X, b.Y, b.rows) for b in batches), strict=True))
-    return Batch(X, Y, torch.cat(masks) if masked else None, rows)
+    order = torch.argsort(rows)
+    return Batch(X[order], Y[order], torch.cat(masks)[order] if masked else None, rows[order])
 
 
 def _check_same(module: nn.Module, read: Reading, source: Iterable[Any], data: Batch) -> None:

@@ -25,7 +25,7 @@ from provenet.nn.foreign import Reading, read_module
 from provenet.polar.everywhere import climb
 from provenet.problem import Problem
 from provenet.proofs.improve import improved, objective
-from provenet.solvers.loop import Limits
+from provenet.proofs.sharpen import sharp
 from provenet.solvers.solve import solve_quietly
 from provenet.statement import Scope
 from provenet.vectors import unit
@@ -58,7 +58,7 @@ def certify_relu(
     certificate = _judged(everyone, network, every, tol)
     candidates = [_escaped(everyone, network)]
     if sharpen > 0:
-        best = solve_quietly(pose(_GATES) if every is None else every, "auto", _sharp(tol, sharpen))
+        best = solve_quietly(pose(_GATES) if every is None else every, "auto", sharp(tol, sharpen))
         solved: TwoLayer = best.network()  # type: ignore[assignment]
         with deadline.within(deadline.grace(sharpen)):  # a bound holds whenever its search ends
             other = everyone.judged(solved, tol)[0] if every is None else best.certificate
@@ -136,14 +136,9 @@ def _among_its_own(read: Reading, pose: Callable[[Any], Problem], tol: float, sh
         certificate = network_certificate(problem, network, tol)
     if not sharpen > 0:
         return certificate
-    best = solve_quietly(problem, "auto", _sharp(tol, sharpen))
+    best = solve_quietly(problem, "auto", sharp(tol, sharpen))
     certificate = certificate.sharpened(best.certificate)
     return replace(certificate, better=_best([best.network()], read, problem))  # type: ignore[list-item]
-
-
-def _sharp(tol: float, seconds: float) -> Limits:
-    """For a dual point that proves more than the tolerance asks."""
-    return Limits(min(tol, 1e-4) / 4, max_seconds=seconds)
 
 
 def _best(candidates: list[TwoLayer | None], read: Reading, problem: Problem) -> nn.Module | None:

@@ -47,6 +47,18 @@ class OwnGates:
     def __len__(self) -> int:
         return self.block.groups * self._in_group
 
+    @property
+    def used(self) -> tuple[Tensor | int, Tensor | None]:
+        """The neurons' gate vectors (m, p), each once a group, and the group of each (m,), None: there is one.  As
+        `pose` takes them: any number where the module has no gates; all gates in all groups where one has no neuron:
+        more networks, so that what bounds them bounds those with these gates, too."""
+        if self.vectors is None:
+            return 1, None
+        gates = torch.unique(self.of_neuron)
+        if len(torch.unique(gates // self._in_group)) < self.block.groups:  # problems have gates in every group
+            gates = torch.arange(len(self))
+        return self.vectors[gates % self._in_group], gates // self._in_group if self.block.groups > 1 else None
+
     def on(self, data: OnData, again: bool = False) -> Gates:
         """These gates on a batch: groups·m of them.  again: an earlier pass found that rounding decides of none."""
         if self.vectors is None:

@@ -6,6 +6,7 @@ from provenet.reproduce.experiment import Experiment, Findings, OutOfTime, Run
 from provenet.reproduce.heads_cifar100 import HEADS_CIFAR100
 from provenet.reproduce.layerwise_cifar10 import LAYERWISE_CIFAR10
 from provenet.reproduce.layerwise_cost import LAYERWISE_COST
+from provenet.reproduce.layerwise_curve import LAYERWISE_CURVE
 from provenet.reproduce.layerwise_fashion_mnist import LAYERWISE_FASHION_MNIST
 from provenet.reproduce.norm_ball import NORM_BALL
 from provenet.reproduce.relu_vs_linear import RELU_VS_LINEAR
@@ -25,6 +26,7 @@ _ALL = (
     LAYERWISE_FASHION_MNIST,
     LAYERWISE_CIFAR10,
     LAYERWISE_COST,
+    LAYERWISE_CURVE,
 )
 EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in _ALL}
 

@@ -27,13 +27,13 @@ _PART = 500  # samples at a time
 
 @dataclass(frozen=True)
 class Deep:
-    """stages: how many; neurons: of each, m behind each of neurons/m gates; epochs: of each.  paper: its accuracy by m,
-    in %, and that of a CNN trained end to end.  where: the data can be had.  prove: whether the stages of the first m
-    are certified; tol: of stages small enough to be solved as a whole."""
+    """stages: how many; gates: of each, whatever m, so that a stage has m times as many neurons; epochs: of each.
+    paper: its accuracy by m, in %, and that of a CNN trained end to end.  where: the data can be had.  prove: whether
+    the stages of the first m are certified; tol: of stages small enough to be solved as a whole."""
 
     name: str
     stages: int
-    neurons: int
+    gates: int
     epochs: tuple[int, ...]
     augment: tuple[str, ...]
     paper: dict[int, float]
@@ -46,6 +46,10 @@ class Deep:
     @property
     def said_epochs(self) -> str:
         return str(self.epochs[0]) if len(set(self.epochs)) == 1 else ", ".join(map(str, self.epochs))
+
+    def resized(self, gates: int | None, epochs: int | None) -> Deep:
+        """With another number of gates, and of epochs of each stage; None: as it is."""
+        return replace(self, gates=gates or self.gates, epochs=(epochs,) * self.stages if epochs else self.epochs)
 
     def in_small(self) -> Deep:
         return Deep(self.name, 3, 4, (4, 4, 4), (), self.paper, self.paper_end_to_end, self.where, "3e-2mean", tol=1e-2)
@@ -61,25 +65,32 @@ class Images:
 
 
 def run(run: Run, deep: Deep) -> Findings:
-    images, deep = (_digits(), deep.in_small()) if run.quick else (_official(run.data, deep), deep)
+    images = digits_or_official(run, deep)
+    deep = (deep.in_small() if run.quick else deep).resized(run.gates, run.epochs)
     ranks = (1, 2) if run.quick else (1, 2, 4)
     about = (
-        f"{images.name}, {len(images.X)}, {deep.stages} stages, {deep.neurons} neurons, {deep.said_epochs} epochs, "
+        f"{images.name}, {len(images.X)}, {deep.stages} stages, {deep.gates} gates, {deep.said_epochs} epochs, "
         f"{' '.join(deep.augment) or 'as they are'}"
     )
     first, *others = ranks
     found = {first: run.piece(f"{about}, m = {first}", lambda: grown(images, deep, first, run, certify=False))}
-    at_once = _in_time(run, f"{about}, end to end", lambda: _at_once(images, deep, sum(found[first]["cpu"])))
     for m in others:
         piece = _in_time(run, f"{about}, m = {m}", lambda m=m: grown(images, deep, m, run, certify=False))  # type: ignore[misc]
         found |= {} if piece is None else {m: piece}
+    widest, seconds = max(found), sum(found[max(found)]["cpu"])
+    usual = _in_time(run, f"{about}, end to end", lambda: _at_once(images, deep, widest * deep.gates, seconds))
     if deep.prove:
         piece = _in_time(run, f"{about}, m = {first}, proven", lambda: grown(images, deep, first, run, certify=True))
         found |= {} if piece is None else {first: piece}
-    tables = (_by_stage(found), _totals(found, at_once, deep))
-    pictures = {"accuracy-by-stage": _picture(found, at_once, deep)}
-    words = (*_words(found, at_once, deep, images), *_missing(ranks, found, at_once))
-    return Findings(tables, pictures, words, {"layerwise": found, "end to end": at_once})
+    tables = (_by_stage(found), _totals(found, usual, deep))
+    pictures = {"accuracy-by-stage": _picture(found, usual, deep)}
+    words = (*_words(found, usual, deep, images), *_missing(ranks, found, usual))
+    return Findings(
+        tables,
+        pictures,
+        words,
+        {"gates": deep.gates, "epochs": list(deep.epochs), "layerwise": found, "end to end": usual},
+    )
 
 
 def _in_time(run: Run, key: str, make: Callable[[], Piece]) -> Piece | None:
@@ -90,19 +101,23 @@ def _in_time(run: Run, key: str, make: Callable[[], Piece]) -> Piece | None:
         return None
 
 
-def _missing(ranks: Sequence[int], found: dict[int, Piece], at_once: Piece | None) -> list[str]:
-    missing = [f"m = {m}" for m in ranks if m not in found] + ([] if at_once else ["the CNN trained end to end"])
+def _missing(ranks: Sequence[int], found: dict[int, Piece], usual: Piece | None) -> list[str]:
+    missing = [f"m = {m}" for m in ranks if m not in found] + ([] if usual else ["the CNN trained end to end"])
     told = f"Not run in the time given: {', '.join(missing)}; the same command goes on from what is kept."
     return [told] if missing else []
 
 
 def grown(images: Images, deep: Deep, m: int, run: Run, certify: bool) -> Piece:
     """One deep network, stage by stage; a run that was cut off goes on, and one without proofs gets them."""
-    folder = None if run.kept is None else run.kept.parent / f"{run.kept.stem}-m{m}"
+    folder = (
+        None
+        if run.kept is None
+        else run.kept.parent / f"{run.kept.stem}-{deep.gates}-gates-{max(deep.epochs)}-epochs-m{m}"
+    )
     layers = default_layers(PRESETS["cpu"], images.X.shape[1:], deep.stages)
     model = LayerwiseClassifier(
         layers=[replace(layer, epochs=epochs) for layer, epochs in zip(layers, deep.epochs, strict=True)],
-        n_gates=deep.neurons // m,
+        n_gates=deep.gates,
         rank=m,
         beta=deep.beta,
         augment=deep.augment,
@@ -140,12 +155,15 @@ def _accuracies(model: LayerwiseClassifier, X: NDArray[Any], y: NDArray[Any]) ->
     return accuracies
 
 
-def _at_once(images: Images, deep: Deep, seconds: float) -> Piece:
+def _at_once(images: Images, deep: Deep, width: int, seconds: float) -> Piece:
     layers = default_layers(PRESETS["cpu"], images.X.shape[1:], deep.stages)
     convolutions = [dict(layer.made_block.settings()) for layer in layers]
-    return trained_at_once(
-        convolutions, deep.neurons, (images.X, images.y), (images.X_test, images.y_test), seconds, deep.augment
-    )
+    training, test = (images.X, images.y), (images.X_test, images.y_test)
+    return trained_at_once(convolutions, width, training, test, seconds, deep.augment) | {"width": width}
+
+
+def digits_or_official(run: Run, deep: Deep) -> Images:
+    return _digits() if run.quick else _official(run.data, deep)
 
 
 def _digits() -> Images:
@@ -184,13 +202,13 @@ def _by_stage(found: dict[int, Piece]) -> Table:
     return Table("By stage", columns_, tuple(rows))
 
 
-def _totals(found: dict[int, Piece], at_once: Piece | None, deep: Deep) -> Table:
+def _totals(found: dict[int, Piece], usual: Piece | None, deep: Deep) -> Table:
     rows = [
         (f"layerwise, m = {m}", f"{100 * piece['test'][-1]:.2f}", f"{sum(piece['cpu']):.0f}", f"{deep.paper[m]:.1f}")
         for m, piece in found.items()
     ]
-    if at_once is not None:
-        epochs, test, cpu = (at_once[name] for name in ("epochs", "test", "cpu"))
+    if usual is not None:
+        epochs, test, cpu = (usual[name] for name in ("epochs", "test", "cpu"))
         rows.append(
             (f"end to end, {epochs:.1f} epochs", f"{100 * test:.2f}", f"{cpu:.0f}", f"{deep.paper_end_to_end:.1f}")
         )
@@ -198,29 +216,28 @@ def _totals(found: dict[int, Piece], at_once: Piece | None, deep: Deep) -> Table
     return Table("In the end", columns, tuple(rows))
 
 
-def _words(found: dict[int, Piece], at_once: Piece | None, deep: Deep, images: Images) -> list[str]:
+def _words(found: dict[int, Piece], usual: Piece | None, deep: Deep, images: Images) -> list[str]:
     first = found[min(found)]
     rises = all(b >= a for a, b in zip(first["test"], first["test"][1:], strict=False))
-    gates = ", ".join(f"{deep.neurons // m} for m = {m}" for m in found)
     words = [
         f"{images.name}: {len(images.X)} images to train on, {len(images.X_test)} to judge by. At m = {min(found)} "
         f"accuracy {'rises' if rises else 'does not rise'} with every stage: {', '.join(_percent(first['test']))} %.",
-        f"Every stage has {deep.neurons} neurons; gates: {gates}. {deep.said_epochs} epochs, β = {deep.beta}, "
+        f"Every stage has {deep.gates} gates and m neurons behind each. {deep.said_epochs} epochs, β = {deep.beta}, "
         f"augmentation: {', '.join(deep.augment) or 'none'}.",
-        "Different from the paper: it has 256 gates whatever m, all positions, and 50 epochs of SGD on a GPU; here are "
-        "strides, few epochs and preset='cpu', for two cores.",
+        "Different from the paper: it has 256 gates, all positions, and 50 epochs of SGD on a GPU; here are fewer "
+        "gates, strides, few epochs and preset='cpu', for two cores.",
         "A gap is of a stage's own convex problem, without augmentation, on what the stages below pass on."
         + ("" if deep.prove else " None is computed here: proofs would take longer than the training."),
     ]
-    if at_once is not None:
+    if usual is not None:
         words.append(
-            "The CNN that is trained end to end has the same convolutions, and as much CPU time as "
-            f"m = {min(found)} took, but for 50 epochs at most: {100 * at_once['test']:.2f} %."
+            f"The CNN that is trained end to end has the same convolutions, {usual['width']} wide, and as much CPU "
+            f"time as m = {max(found)} took, but for 50 epochs at most: {100 * usual['test']:.2f} %."
         )
     return words
 
 
-def _picture(found: dict[int, Piece], at_once: Piece | None, deep: Deep) -> Figure:
+def _picture(found: dict[int, Piece], usual: Piece | None, deep: Deep) -> Figure:
     figure = Figure(figsize=(8, 4.4), layout="constrained")
     axes = figure.subplots()
     for m, piece in found.items():
@@ -229,8 +246,8 @@ def _picture(found: dict[int, Piece], at_once: Piece | None, deep: Deep) -> Figu
         axes.plot(
             stages, 100 * np.array(piece["train"]), "o--", color=_COLOURS[m], label=f"m = {m}, training", alpha=0.5
         )
-    if at_once is not None:
-        axes.axhline(100 * at_once["test"], color="0.3", linewidth=0.9, label="end to end, test")
+    if usual is not None:
+        axes.axhline(100 * usual["test"], color="0.3", linewidth=0.9, label="end to end, test")
     axes.set(xlabel="stage", ylabel="accuracy, %", xticks=range(1, deep.stages + 1))
     axes.grid(alpha=0.2)
     figure.legend(loc="outside right upper", frameon=False, fontsize=8)

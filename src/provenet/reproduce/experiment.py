@@ -39,26 +39,31 @@ class Findings:
 
 @dataclass(frozen=True)
 class Experiment:
-    """paper: figure and section.  reported: what the paper says came out.  run: does it, quick or as in the paper."""
+    """paper: figure and section.  reported: what the paper says came out.  run: does it, quick or as in the paper.
+    resizable: whether the numbers of gates and epochs can be said (`Run.gates`, `Run.epochs`)."""
 
     name: str
     title: str
     paper: str
     reported: str
     run: Callable[[Run], Findings]
+    resizable: bool = False
 
 
 @dataclass
 class Run:
     """One run: ``quick`` takes less than a minute and says the same in small; ``kept`` is where pieces are written.
 
-    ``data``: a folder of the data that an experiment asks for."""
+    ``data``: a folder of the data that an experiment asks for.  ``gates`` and ``epochs``: instead of its own numbers,
+    for those that are ``resizable``."""
 
     quick: bool = False
     kept: Path | None = None
     max_seconds: float | None = None
     tell: Callable[[str], Any] = lambda _: None
     data: Path | None = None
+    gates: int | None = None
+    epochs: int | None = None
     _began: float = field(default_factory=time.perf_counter)
 
     def piece(self, key: str, make: Callable[[], Piece]) -> Piece:
