@@ -25,6 +25,7 @@ from provenet.variable import Factors
 
 _REST = 3  # steps between two escapes
 _PRODUCTS = 60  # with the data in a step, there and back, where the Hessian is never formed
+_NEWTON = 4e8  # what the many calls of one of Newton's steps take, however small its products
 _SETTLED = 0.05  # a step that gains less than this part of the gap has nothing more to give: time to escape
 
 
@@ -80,7 +81,7 @@ class BM(Method[BMState]):
         """Where stacks are too large to be worked on: with gates before all others, without them by its products.  A
         finish, quadratic, everywhere else."""
         op, alone = task.program.operator, task.only_neurons
-        step = 50 * task.product
+        step = 50 * task.product + _NEWTON
         if alone:
             step = 0.0 if op.n_gates > 1 else _PRODUCTS * 4 * self.atoms * op.neuron_work
         return Offer(self.memory(task.program), 0.0, step, 5 * task.decades, alone, finishes=True)

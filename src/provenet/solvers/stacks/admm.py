@@ -29,8 +29,10 @@ from provenet.solvers.stacks.scale import gradient_curvature
 from provenet.variable import Factors, Stack
 
 _FACTORISATIONS = 4  # until ρ has settled
-_PROX = 4e6  # work of a loss's prox that is found by Newton's steps, for each output, however few rows
-_FREE = 1.6  # times as many steps with a free intercept
+_PROX = 8e6  # work of a loss's prox that is found by Newton's steps, however few rows,
+_ENTRY = 2e3  # and for each entry of a prediction;
+_COUPLED = 1e4  # where outputs are several, and found together
+_FREE, _FREE_LABELS = 1.6, 2.2  # times as many steps with a free intercept, and where the loss is of labels
 _MOST_ROWS = 20_000  # of a kernel that is worth its factorisation
 
 
@@ -82,9 +84,11 @@ class ADMM(Method[ADMMState]):
         setup = 0.5 * rows**2 * op.n_gates * min(op.p, 1 + op.p / op.n_gates) + _FACTORISATIONS * rows**3 / 12
         crowded = 1 + task.crowding / (8 if loss.quadratic else 24)
         steps = (6.5 if loss.quadratic else 28) * task.decades * crowded * max(task.hardship, 1.0)
-        steps *= _FREE if loss.free else 1.0
+        if loss.free:
+            steps *= _FREE if loss.quadratic or loss.kink is not None else _FREE_LABELS
         c = op.output_shape[-1]
-        prox = 0.0 if loss.quadratic or loss.kink is not None else _PROX * (1 + c)
+        newton = _PROX + rows * c * (_COUPLED if c > 1 else _ENTRY)
+        prox = 0.0 if loss.quadratic or loss.kink is not None else newton
         step = 2 * task.product + task.prox + rows**2 * c + prox
         return Offer(self.memory(task.program), setup, step, steps, rows <= _MOST_ROWS and not task.only_neurons)
 

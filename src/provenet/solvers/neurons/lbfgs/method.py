@@ -43,6 +43,7 @@ _NEURONS = 160.0  # that there are, about, where gates and outputs allow
 _REMEMBERED = 4  # of a limit of memory, one part in so many is for steps that are remembered
 _FEWEST_PAIRS = 5
 _LONG = 25  # steps a decade for linear blocks whose first layers are too long for the estimate to hold
+_SHIFTED = 1.4  # times as many where labels have a free intercept
 _KINKED = 10  # times as many steps where curvature ends at a kink
 _CALLS = 1.1e7  # what a step's many small calls take, as multiply-adds;
 _BATCHES = 4  # times that, where neurons go through their block batch by batch
@@ -115,6 +116,8 @@ class LBFGS(Resumable[LBFGSState]):
             steps *= task.width**0.25 + 0.5 * task.open_crowding * small
         if loss.quadratic:
             steps *= 1 + small**2
+        elif loss.free and loss.kink is None:
+            steps *= _SHIFTED
         if loss.kink is not None:
             steps *= _KINKED
         if task.only_neurons and op.n_gates == 1:
