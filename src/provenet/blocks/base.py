@@ -25,7 +25,7 @@ class Block(ABC):
     ``degree``: how often X enters: A(sX) = s^degree A(X).  ``tokens``: whether its outputs are tokens, to be read out.
     ``order``: how often X enters a row of Φ, where a side is a plain sum of products; 0 where it is more than that.
     ``masks``: whether the number of tokens may vary.  ``groups``: into how many groups features and outputs are split,
-    each with neurons and gates of its own.
+    each with neurons and gates of its own.  ``plain``: whether outputs are act(Φ Uᵀ) V, Φ being `rows`.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Block(ABC):
     module: type[modules.TwoLayer]
     tokens: bool = False
     masks: bool = False
+    plain: bool = False
     order: int = 0
     groups: int = 1
 

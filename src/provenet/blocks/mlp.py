@@ -27,6 +27,7 @@ class MLP(Block):
     fit_intercept: bool = False
 
     name = "mlp"
+    plain = True
     degree = 1
     order = 1
     module = modules.MLP

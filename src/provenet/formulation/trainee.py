@@ -8,9 +8,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from provenet.blocks import OnData
+from provenet.formulation.by_hand import ByHand
+from provenet.gates.sight import Slopes
 from provenet.losses import Loss
 from provenet.problem import Units
 from provenet.variable import Factors
@@ -59,12 +62,34 @@ class BlockTrainee:
         found = self.loss.intercept(torch.zeros_like(self.loss.target))
         return self.loss.target.new_zeros(0) if found is None else found
 
-    def slope(self, outputs: Tensor, bias: Tensor) -> tuple[float, Tensor]:
+    def constant_loss(self, bias: Tensor) -> float:
+        return float(self.loss.value_at(torch.zeros_like(self.loss.target), bias if len(bias) else None))
+
+    def slopes(self, group: Tensor) -> Slopes:
+        if self.on.block.plain and self.loss.target.ndim == 2:
+            return ByHand(self.on, self.loss, self.units, self.relu)
+        network = self.network(group)
+
+        def slopes(
+            first: NDArray[np.float64], second: NDArray[np.float64], bias: NDArray[np.float64]
+        ) -> tuple[float, list[NDArray[np.float64]]]:
+            layers = [torch.from_numpy(layer).requires_grad_() for layer in (first, second)]
+            with torch.enable_grad():
+                outputs = network(*layers)
+            self._check(outputs)
+            b = torch.from_numpy(bias) if len(bias) else None
+            said = outputs.detach()
+            loss, slope = float(self.loss.value_at(said, b)), self.loss.gradient_at(said, b)
+            by_layers = torch.autograd.grad(outputs, layers, slope)
+            by_bias = slope.flatten(0, -2).sum(0)[: len(bias)]
+            return loss, [part.numpy() for part in (*by_layers, by_bias)]
+
+        return slopes
+
+    def _check(self, outputs: Tensor) -> None:
         if outputs.shape != self.loss.target.shape:
             block, needed = self.on.block.name, tuple(outputs.shape)
             raise ValueError(f"Y: block {block!r} on this X needs {needed}, got {tuple(self.loss.target.shape)}.")
-        b = bias if len(bias) else None
-        return float(self.loss.value_at(outputs, b)), self.loss.gradient_at(outputs, b)
 
     def part(self, some: Tensor) -> BlockTrainee:
         on = self.on.block.on(

@@ -6,7 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
 from torch import Tensor
+
+_Array = NDArray[np.float64]
+Slopes = Callable[[_Array, _Array, _Array], tuple[float, list[_Array]]]
 
 
 class Seen(Protocol):
@@ -43,8 +48,11 @@ class Trainee(Protocol):
     def bias(self) -> Tensor:
         """The best constant outputs (c,), where networks have a bias that costs nothing; else (0,)."""
 
-    def slope(self, outputs: Tensor, bias: Tensor) -> tuple[float, Tensor]:
-        """The loss of the outputs and such a bias, and its gradient."""
+    def constant_loss(self, bias: Tensor) -> float:
+        """The loss of such a bias alone."""
+
+    def slopes(self, group: Tensor) -> Slopes:
+        """(first, second, bias) ↦ the loss of the outputs, and its gradients in all three."""
 
     @property
     def beta(self) -> float: ...

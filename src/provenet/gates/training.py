@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,34 +47,31 @@ def begun(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generato
 
 def descended(trainee: Trainee, group: Tensor, start: Layers, steps: int, enough: float = ENOUGH) -> Layers:
     """The layers after at most so many steps of L-BFGS at the trainee's β; where time is over, those it has then."""
-    network = trainee.network(group)
-    best, least = start, float("inf")
-    began = trainee.slope(torch.zeros_like(network(*start[:2])), start.bias)[0]
+    began = trainee.constant_loss(start.bias)
     if not began > torch.finfo(torch.float64).tiny:  # a constant fits: there is nothing to learn
         return start
+    slopes, flat = trainee.slopes(group), start.flat()
+    best, least = flat, float("inf")
+    ends = np.cumsum([part.numel() for part in start])
+    shapes = [part.shape for part in start]
+    decay = trainee.beta / began
 
     def objective(values: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         nonlocal best, least
         if deadline.over():
             raise TimeoutError
-        layers = start.filled(values.copy())
-        first, second = (layer.requires_grad_() for layer in layers[:2])
-        outputs = network(first, second)
-        loss, slope = trainee.slope(outputs.detach(), layers.bias)
-        by_first, by_second = torch.autograd.grad(outputs, (first, second), slope)
-        weights = values[: values.size - layers.bias.numel()]
-        value = (loss + 0.5 * trainee.beta * float(weights @ weights)) / began
+        parts = [part.reshape(shape) for part, shape in zip(np.split(values, ends[:-1]), shapes, strict=True)]
+        loss, found = slopes(*parts)
+        weights = values[: ends[1]]
+        value = loss / began + 0.5 * decay * float(weights @ weights)
         if value < least:
-            best, least = layers, value
-        bias = slope.flatten(0, -2).sum(0)[: layers.bias.numel()]
-        found = Layers(by_first, by_second, bias).flat() / began
-        found[: weights.size] += trainee.beta / began * weights
-        return value, found
+            best, least = values.copy(), value
+        slope = np.concatenate([part.ravel() for part in found])
+        slope /= began
+        slope[: ends[1]] += decay * weights
+        return value, slope
 
     options: dict[str, Any] = {"maxiter": steps, "ftol": enough, "gtol": 0.0, "maxcor": 10}
-    try:
-        with torch.enable_grad():
-            minimize(objective, start.flat(), jac=True, method="L-BFGS-B", options=options)
-    except TimeoutError:  # it ends with what it has
-        pass
-    return Layers(*(part.detach() for part in best))
+    with suppress(TimeoutError):  # it ends with what it has
+        minimize(objective, flat, jac=True, method="L-BFGS-B", options=options)
+    return start.filled(best)

@@ -16,6 +16,7 @@ from torch import Tensor
 from provenet import deadline
 from provenet.losses.balance import is_balanced
 from provenet.losses.base import Loss, Shiftable
+from provenet.losses.quick import Array
 from provenet.ranks import Whole
 
 _OFF = 1e-9  # of the sum of the sizes: what a column's sum may be for the conjugate to be a number
@@ -115,6 +116,12 @@ class Free(Loss):
     def gradient_at(self, prediction: Tensor, intercept: Tensor | None) -> Tensor:
         b = self._zero if intercept is None else intercept
         return self._plain.gradient(self._taken(prediction, self.offset - b))
+
+    def in_columns(self, prediction: Array, intercept: Array | None) -> tuple[float, Array]:
+        if self.there is not None or self.cost:
+            return super().in_columns(prediction, intercept)
+        b = self._zero.numpy() if intercept is None else intercept
+        return self._plain.in_columns(prediction, b - self.offset.numpy())
 
     @property
     def constant(self) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -12,6 +13,7 @@ from typing_extensions import Self
 from provenet.losses.balance import balanced_boxes
 from provenet.losses.base import Shiftable
 from provenet.losses.conjugate import Conjugate
+from provenet.losses.quick import Array
 from provenet.losses.shift import logistic_shift
 from provenet.ranks import Whole
 
@@ -29,6 +31,13 @@ class Logistic(Shiftable):
         # (1 − y)σ(ŷ) − yσ(−ŷ): small differences keep their digits
         y = self.target
         return self.weight * ((1 - y) * torch.sigmoid(prediction) - y * torch.sigmoid(-prediction))
+
+    def in_columns(self, prediction: Array, intercept: Array | None) -> tuple[float, Array]:
+        y, w = self._columns
+        z = prediction if intercept is None else prediction + intercept[:, None]
+        small = np.exp(-np.abs(z))
+        value = float((w * (np.maximum(z, 0.0) - y * z + np.log1p(small))).sum())
+        return value, w * (np.where(z > 0, 1.0, small) / (1 + small) - y)
 
     def hessian_product(self, prediction: Tensor, direction: Tensor) -> Tensor:
         return self.weight * torch.sigmoid(prediction) * torch.sigmoid(-prediction) * direction

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import softplus
@@ -12,6 +13,7 @@ from typing_extensions import Self
 from provenet.losses.balance import balanced_flows, balanced_mixtures
 from provenet.losses.base import Shiftable, wright_omega
 from provenet.losses.conjugate import Conjugate
+from provenet.losses.quick import Array
 from provenet.losses.softmax_shift import softmax_shift
 from provenet.ranks import Whole
 
@@ -45,6 +47,18 @@ class Softmax(Shiftable):
         """Rows that sum to zero: the top entry from the others, p_y − y = −Σ(p_c − y_c), without cancellation."""
         others = slope.masked_fill(self._top, 0.0)
         return torch.where(self._top, -others.sum(-1, keepdim=True), others)
+
+    def in_columns(self, prediction: Array, intercept: Array | None) -> tuple[float, Array]:
+        y, w = self._columns
+        z = prediction if intercept is None else prediction + intercept[:, None]
+        z = z - z.max(0)
+        p = np.exp(z)
+        total = p.sum(0)
+        value = float(w @ np.log(total)) - float(np.vdot(w * y, z))
+        p /= total
+        p -= y
+        p *= w
+        return value, p
 
     def hessian_product(self, prediction: Tensor, direction: Tensor) -> Tensor:
         p = torch.softmax(prediction, dim=-1)

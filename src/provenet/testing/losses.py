@@ -30,6 +30,7 @@ def check_loss(loss: Loss, seed: int = 0) -> None:
         prediction = size * normal(generator, *loss.target.shape)
         other = prediction + size * normal(generator, *loss.target.shape)
         _check_derivatives(loss, prediction, other - prediction)
+        _check_columns(loss, prediction)
         _check_convexity(loss, prediction, other)
         _check_fenchel(loss, prediction, other)
     far = 1e6 * normal(generator, *loss.target.shape)
@@ -52,6 +53,17 @@ def _check_derivatives(loss: Loss, prediction: Tensor, direction: Tensor) -> Non
     moved = torch.linalg.vector_norm(loss.gradient(prediction + direction) - loss.gradient(prediction))
     length = torch.linalg.vector_norm(direction)
     assert float(moved) <= loss.smoothness() * float(length) * (1 + 1e-9), "smoothness() is too small"
+
+
+def _check_columns(loss: Loss, prediction: Tensor) -> None:
+    if prediction.ndim != 2:
+        return  # tokens are trained through torch
+    b = torch.linspace(-1.0, 1.0, prediction.shape[1], dtype=prediction.dtype)
+    for intercept in (None, b):
+        value, slope = loss.in_columns(prediction.numpy().T.copy(), None if intercept is None else b.numpy())
+        expected, steep = float(loss.value_at(prediction, intercept)), loss.gradient_at(prediction, intercept)
+        assert abs(value - expected) <= 1e-12 * (1 + abs(expected)), "in_columns: its value"
+        assert_close(torch.from_numpy(slope).T, steep, 1e-12, "in_columns: its slope", 1 + float(steep.abs().max()))
 
 
 def _check_convexity(loss: Loss, a: Tensor, b: Tensor) -> None:
