@@ -32,7 +32,7 @@ def test_many_descents_at_once_are_those_of_torch_one_by_one(gated: bool) -> Non
     draw = torch.Generator().manual_seed(0)
     X, Y, u, v = (torch.randn(s, generator=draw, dtype=torch.float64) for s in ((9, 2), (9, 3), (2, 4, 2), (2, 4, 3)))
     beta = torch.tensor([0.1, 1.0], dtype=torch.float64)
-    opened = (torch.randn(2, 9, 4, generator=draw) > 0).double() if gated else None
+    opened = (torch.randn(2, 9, 2, generator=draw) > 0).double() if gated else None  # two neurons behind each gate
     recipe = Recipe(epochs=60, rate=3e-3, momentum=0.9, decay=0.5, patience=3, mean=2.0)
     made = descend(X, Y, opened, u, v, beta, recipe, looks=60)
     for k in range(2):
@@ -41,7 +41,7 @@ def test_many_descents_at_once_are_those_of_torch_one_by_one(gated: bool) -> Non
         schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimiser, factor=0.5, patience=3)
         for _ in range(60):
             hidden = X @ first.T
-            hidden = torch.relu(hidden) if opened is None else hidden * opened[k]
+            hidden = torch.relu(hidden) if opened is None else hidden * opened[k].repeat_interleave(2, 1)
             decay = first.square().sum() + second.square().sum()
             objective = 0.5 * (hidden @ second - Y).square().sum() + 0.5 * beta[k] * decay
             schedule.step(float(objective.detach()))

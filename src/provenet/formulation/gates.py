@@ -17,7 +17,7 @@ from provenet.formulation.network_gates import gates_of
 from provenet.formulation.sample import sight_of_sample
 from provenet.formulation.trainee import BlockTrainee
 from provenet.formulation.wanted import Wanted
-from provenet.gates import Gates, distinct_gates
+from provenet.gates import Gates, distinct_gates, pattern_keys
 from provenet.gates.arrangements import arrangements
 from provenet.gates.interior import moved_inside
 from provenet.gates.pool import Found
@@ -27,6 +27,7 @@ from provenet.gates.spike_free import open_gate, spike_free_stretch
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.ranks import Spread, Whole
 from provenet.statement import Statement
+from provenet.variable import Factors
 
 
 def find_gates(
@@ -34,7 +35,7 @@ def find_gates(
 ) -> Gates:
     """``group`` (P,): of each vector that is given, None: in every group.  Neither it nor ``wanted`` matters for linear
     activation, which has no gates, nor where all arrangements are to be found."""
-    began, on = time.perf_counter(), trainee.on
+    began, on, relu = time.perf_counter(), trainee.on, statement.activation == "relu"
     if statement.activation == "linear":
         return on.open_gates()
     if statement.complete:
@@ -43,12 +44,17 @@ def find_gates(
         if wanted.sampler is not None:
             if group is not None:
                 raise ValueError("gate_group: it goes with gate vectors, one number for each.")
-            gates = _sampled(trainee, *wanted.sampler, seed, shards, brief=statement.activation != "relu")
+            gates = _sampled(trainee, *wanted.sampler, seed, shards, brief=not relu)
         elif wanted.network is not None:
-            gates = _given(on, *gates_of(wanted.network, on))
+            units = gates_of(wanted.network, on)
+            gates = _given(on, units.vectors, units.group)
+            if relu and units.layers is not None and units.layers[1].shape[1] == on.q:
+                first, second = (layer * trainee.units.z**-0.5 for layer in units.layers)
+                own = torch.zeros(len(first), dtype=torch.long) if units.group is None else units.group
+                gates = replace(gates, network=_behind(on, gates, first, second, own))
         else:
             gates = _given(on, as_tensor(wanted.vectors, "gates"), group)
-        gates = _inside(on, gates) if statement.activation == "relu" else gates
+        gates = _inside(on, gates) if relu else gates
     return replace(gates, seconds=time.perf_counter() - began)
 
 
@@ -58,7 +64,25 @@ def _sampled(trainee: BlockTrainee, name: str, count: int, seed: int | None, sha
     _check_room(trainee.on, count)
     alike = isinstance(shards, Spread) and name not in BLIND  # all processes must see the same
     sight = sight_of_sample(trainee, shards) if alike else sight_of(trainee)
-    return _together(SAMPLERS[name](replace(sight, brief=brief), count, seed))
+    found, network = SAMPLERS[name](replace(sight, brief=brief), count, seed)
+    gates = _together(found)
+    # a gated network's optimum is soon found, whatever its start; ReLU's may take longer than there is time for
+    return gates if network is None or brief else replace(gates, network=_behind(trainee.on, gates, *network))
+
+
+def _behind(on: OnData, gates: Gates, first: Tensor, second: Tensor, group: Tensor) -> Factors:
+    """A network's neurons, each behind the gate that opens what it opens; where it grazes rows and no gate does, behind
+    the one that differs on the fewest.  Those that are closed everywhere say nothing, and are left out."""
+    gate = torch.full_like(group, -1)
+    for b, rows in enumerate(on.groups):
+        mine, members = torch.nonzero(gates.own == b).flatten(), torch.nonzero(group == b).flatten()
+        patterns = rows.patterns(first[members])[0]
+        known = dict(zip(pattern_keys(gates.patterns[mine]), mine.tolist(), strict=True))
+        for j, pattern, key in zip(members.tolist(), patterns, pattern_keys(patterns), strict=True):
+            if bool(pattern.any()):
+                gate[j] = known[key] if key in known else mine[(gates.patterns[mine] != pattern).sum(1).argmin()]
+    kept = gate >= 0
+    return Factors(first[kept], second[kept], gate[kept])
 
 
 def sight_of(trainee: BlockTrainee) -> Sight:

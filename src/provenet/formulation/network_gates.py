@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +17,18 @@ from provenet.vectors import unit
 _OFF = 1e-9  # of its length: how far a ReLU unit that grazes a row is moved
 
 
-def gates_of(module: nn.Module, on: OnData) -> tuple[Tensor, Tensor | None]:
-    """Gate vectors (P, p), and the group (P,) of each where the block has groups, of a network of the block, ours or
-    torch's own, however it was trained: the gates of a gated one, the first layers of a ReLU network."""
+class UnitsAsGates(NamedTuple):
+    """vectors (P, p), and the group (P,) of each where the block has groups.  layers: (P, p) and (P, q), of a ReLU
+    network; of a gated one they are no ReLU network's."""
+
+    vectors: Tensor
+    group: Tensor | None
+    layers: tuple[Tensor, Tensor] | None = None
+
+
+def gates_of(module: nn.Module, on: OnData) -> UnitsAsGates:
+    """Those of a network of the block, ours or torch's own, however it was trained: the gates of a gated one, the first
+    layers of a ReLU network."""
     network = _read(core(module), on)
     if network.activation == "linear":
         raise ValueError("gates: the network is linear and has no gates; give a gated or ReLU network.")
@@ -37,10 +47,11 @@ def gates_of(module: nn.Module, on: OnData) -> tuple[Tensor, Tensor | None]:
     group = network.get_buffer("group") if on.block.groups > 1 else None
     _check_same_rows(network, vectors, group, on)
     if not network.relu:
-        return vectors, group
+        return UnitsAsGates(vectors, group)
     kept = vectors.any(1)
     vectors, group = vectors[kept], None if group is None else group[kept]
-    return _off_the_rows(vectors, group, on), group
+    layers = vectors, network.second.detach()[kept]
+    return UnitsAsGates(_off_the_rows(vectors, group, on), group, layers)
 
 
 def _read(module: nn.Module, on: OnData) -> TwoLayer:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from provenet.gates.gaussian import fill
-from provenet.gates.pool import Found, Pool
+from provenet.gates.pool import Found, Pool, Sampled
 from provenet.gates.sight import Seen, Sight
 from provenet.vectors import unit
 
@@ -19,9 +19,9 @@ _NUMBERS = 2**23  # of candidates at a time
 _MOVED = 0.02  # of its length: how far a normal is moved by chance
 
 
-def between(sight: Sight, count: int, seed: int | None) -> list[Found]:
+def between(sight: Sight, count: int, seed: int | None) -> Sampled:
     """``count`` gates in each group, Gaussian ones in place of those that cannot be found."""
-    return [between_gates(rows, sight.targets, count, seed) for rows in sight.groups]
+    return Sampled([between_gates(rows, sight.targets, count, seed) for rows in sight.groups])
 
 
 def between_gates(rows: Seen, targets: Tensor, count: int, seed: int | None) -> Found:

@@ -7,13 +7,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from provenet.variable import Factors
+
 
 @dataclass(frozen=True)
 class Gates:
     """vectors (P, p): None for linear activation, which has one open gate a group.  patterns (P, n·ρ) bool, all ones
     for linear activation.  group (P,): the group of features each gate sees, None where the block has one group.
     stretch: one open gate is all that the data need, its neurons so many times longer (`spike_free_stretch`).
-    seconds: how long they took to find.
+    seconds: how long they took to find.  network: the ReLU network whose units they are, in the program's units, each
+    neuron behind its gate; None where they are those of none.
     """
 
     vectors: Tensor | None
@@ -21,6 +24,7 @@ class Gates:
     group: Tensor | None = None
     stretch: float | None = None
     seconds: float = 0.0
+    network: Factors | None = None
 
     @property
     def own(self) -> Tensor:

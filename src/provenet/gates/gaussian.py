@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from provenet.gates.pool import Found, Pool
+from provenet.gates.pool import Found, Pool, Sampled
 from provenet.gates.sight import Seen, Sight
 
 _ROUNDS = 20  # draws at most this many times the gates asked for
 
 
-def gaussian(sight: Sight, count: int, seed: int | None) -> list[Found]:
-    return [sample_gates(rows, count, seed) for rows in sight.groups]
+def gaussian(sight: Sight, count: int, seed: int | None) -> Sampled:
+    return Sampled([sample_gates(rows, count, seed) for rows in sight.groups])
 
 
 def sample_gates(rows: Seen, count: int, seed: int | None) -> Found:

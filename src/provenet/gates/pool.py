@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +16,14 @@ _DIGEST = 16  # bytes
 
 Found = tuple[Tensor, Tensor]
 """Vectors (P, p) and their patterns (P, N) bool."""
+
+
+class Sampled(NamedTuple):
+    """The gates of each group, and the network whose units they are, if any: its layers (m, p) and (m, q) in the units
+    of who was trained, and the group (m,) of each neuron."""
+
+    groups: list[Found]
+    network: tuple[Tensor, Tensor, Tensor] | None = None
 
 
 class Pool:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from provenet.gates.between import between
 from provenet.gates.gaussian import gaussian
-from provenet.gates.pool import Found
+from provenet.gates.pool import Sampled
 from provenet.gates.sight import Sight, Trainee
 from provenet.gates.trained import in_a_moment, trained
 
-Sampler = Callable[[Sight, int, int | None], list[Found]]
+Sampler = Callable[[Sight, int, int | None], Sampled]
 """(what it may look at, how many gates, seed) ↦ the gates of each group: seeded, one a pattern, none that grazes a row
 or is closed everywhere; fewer where there are fewer."""
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from provenet.gates.gaussian import fill
-from provenet.gates.pool import Found, Pool
+from provenet.gates.pool import Pool, Sampled
 from provenet.gates.sight import Sight, Trainee
 from provenet.gates.training import PASSES, Layers, begun, descended
 from provenet.vectors import unit
@@ -25,7 +25,7 @@ _SAMPLES = 500  # of which a network can be trained, where all would be too much
 _OFF = 1e-9  # of its length: how far a unit that grazes a row is moved
 
 
-def trained(sight: Sight, count: int, seed: int | None) -> list[Found]:
+def trained(sight: Sight, count: int, seed: int | None) -> Sampled:
     """The units of one network with ``count`` of them in each group, Gaussian gates in place of those that are dead."""
     generator = np.random.default_rng(seed)
     trainee, groups = sight.trainee, sight.groups
@@ -43,7 +43,7 @@ def trained(sight: Sight, count: int, seed: int | None) -> list[Found]:
         pool.add(units + _OFF * unit(chance))
         fill(pool, generator)
         found.append(pool.found)
-    return found
+    return Sampled(found, (first, second, group))
 
 
 def train(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generator, brief: bool = True) -> Layers:

@@ -75,7 +75,7 @@ def _runs(n: int, rank: int, betas: tuple[float, ...], seeds: int, epochs: int) 
         first.append(_SPREAD * torch.randn(_GATES * rank, 2, generator=draw, dtype=torch.float64))
         second.append(_SPREAD * torch.randn(_GATES * rank, 3, generator=draw, dtype=torch.float64))
     each = [gate.repeat_interleave(rank, 0) for gate in gates]
-    opened = torch.stack([(torch.tensor(X) @ gate.T >= 0).double() for gate in each])
+    opened = torch.stack([(torch.tensor(X) @ gate.T >= 0).double() for gate in gates])
     recipe = Recipe(epochs, rate=1.0, momentum=0.9, decay=0.9, mean=float(Y.size))
     beta = torch.tensor([beta for beta, _ in pairs], dtype=torch.float64)
     made = descend(torch.tensor(X), torch.tensor(Y), opened, torch.stack(first), torch.stack(second), beta, recipe)

@@ -1,11 +1,13 @@
 """Networks trained as the papers train them: many at once, so that 20,000 small steps do not take a day.
 
 All runs of a batch have the same data and size.  The step is that of torch's SGD with momentum, the rate falls on a
-plateau as torch's ReduceLROnPlateau lets it, for each run by itself.
+plateau as torch's ReduceLROnPlateau lets it, for each run by itself.  Neurons behind one fixed gate are summed before
+they meet the samples, so that their number hardly matters.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -36,6 +38,8 @@ class Trained:
 
 
 _BETTER = 1e-4  # a new best is better by this share, as in torch
+Slopes = Callable[[Tensor], tuple[Tensor, Tensor]]
+"""Of the residual (B, n, q): the loss's gradients by first and second layers."""
 
 
 @torch.no_grad()
@@ -51,9 +55,11 @@ def descend(
 ) -> Trained:
     """min ½‖Σ_j D_j X u_j v_jᵀ − Y‖² + β/2 Σ_j (‖u_j‖² + ‖v_j‖²), squared loss on X (n, p), Y (n, q).
 
-    first (B, N, p), second (B, N, q), beta (B,).  opened (B, n, N): fixed gates; None: ReLU.  X None: X = I, which all
-    whitened data are in coordinates of their own, where descent takes the same steps.
+    first (B, N, p), second (B, N, q), beta (B,).  opened (B, n, P): fixed gates, with N / P neurons behind each, those
+    of a gate side by side; None: ReLU.  X None: X = I, which all whitened data are in coordinates of their own, where
+    descent takes the same steps.
     """
+    outputs = _relu(X) if opened is None else _gated(X, opened)
     u, v = first.clone(), second.clone()
     speed_u, speed_v = torch.zeros_like(u), torch.zeros_like(v)
     weight = beta.view(-1, 1, 1)
@@ -61,10 +67,8 @@ def descend(
     best, waited = torch.full_like(beta, torch.inf), torch.zeros_like(beta)
     kept, at, every = [], [], max(recipe.epochs // looks, 1)
     for epoch in range(recipe.epochs + 1):
-        hidden = u.transpose(1, 2) if X is None else X @ u.transpose(1, 2)  # (B, n, N)
-        gate = (hidden > 0).to(hidden) if opened is None else opened
-        hidden = hidden * gate
-        residual = hidden @ v - Y
+        said, slopes = outputs(u, v)
+        residual = said - Y
         squares = u.square().sum((1, 2)) + v.square().sum((1, 2))
         value = 0.5 * residual.square().sum((1, 2)) + 0.5 * beta * squares
         if epoch % every == 0 or epoch == recipe.epochs:
@@ -76,15 +80,48 @@ def descend(
         best, waited = torch.where(better, value, best), torch.where(better, 0, waited + 1)
         tired = waited > recipe.patience
         rate, waited = torch.where(tired, rate * recipe.decay, rate), torch.where(tired, 0, waited)
-        slope_v = hidden.transpose(1, 2) @ residual + weight * v
-        slope_h = (gate * (residual @ v.transpose(1, 2))).transpose(1, 2)
-        slope_u = (slope_h if X is None else slope_h @ X) + weight * u
+        slope_u, slope_v = slopes(residual)
         step = (rate / recipe.mean).view(-1, 1, 1)
-        speed_u.mul_(recipe.momentum).add_(slope_u)
-        speed_v.mul_(recipe.momentum).add_(slope_v)
+        speed_u.mul_(recipe.momentum).add_(slope_u).add_(weight * u)
+        speed_v.mul_(recipe.momentum).add_(slope_v).add_(weight * v)
         u.sub_(step * speed_u)
         v.sub_(step * speed_v)
     return Trained(u, v, torch.stack(kept, 1), torch.tensor(at))
+
+
+def _relu(X: Tensor | None) -> Callable[[Tensor, Tensor], tuple[Tensor, Slopes]]:
+    """Outputs (B, n, q) of ReLU networks, and the way back."""
+
+    def outputs(u: Tensor, v: Tensor) -> tuple[Tensor, Slopes]:
+        hidden = u.transpose(1, 2) if X is None else X @ u.transpose(1, 2)  # (B, n, N)
+        gate = (hidden > 0).to(hidden)
+        hidden = hidden * gate
+
+        def slopes(residual: Tensor) -> tuple[Tensor, Tensor]:
+            by_hidden = (gate * (residual @ v.transpose(1, 2))).transpose(1, 2)
+            return by_hidden if X is None else by_hidden @ X, hidden.transpose(1, 2) @ residual
+
+        return hidden @ v, slopes
+
+    return outputs
+
+
+def _gated(X: Tensor | None, opened: Tensor) -> Callable[[Tensor, Tensor], tuple[Tensor, Slopes]]:
+    """The same with fixed gates: Σ_k D_k X Z_k with Z_k = U_kᵀV_k (p, q), of all neurons behind gate k."""
+    rows = torch.eye(opened.shape[1], dtype=opened.dtype) if X is None else X
+    (B, n, P), p = opened.shape, rows.shape[1]
+    features = (opened[..., None] * rows[:, None, :]).reshape(B, n, P * p)
+
+    def outputs(u: Tensor, v: Tensor) -> tuple[Tensor, Slopes]:
+        each_u, each_v = u.view(B, P, -1, p, 1), v.view(B, P, -1, 1, v.shape[2])
+
+        def slopes(residual: Tensor) -> tuple[Tensor, Tensor]:
+            pull = (features.transpose(1, 2) @ residual).view(B, P, 1, p, -1)
+            return (pull * each_v).sum(4).view_as(u), (pull * each_u).sum(3).view_as(v)
+
+        return features @ (each_u * each_v).sum(2).view(B, P * p, -1), slopes
+
+    return outputs
 
 
 def kaiming(shape: tuple[int, ...], fan: int, generator: torch.Generator) -> Tensor:

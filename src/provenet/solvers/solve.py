@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from provenet import batches, deadline, memory, ranks
-from provenet.certificates import AnotherMap, Certificate, check_same_data, judged, network_certificate
+from provenet.certificates import AnotherMap, Certificate, check_same_data, judged, network_certificate, relu_point
 from provenet.formulation.sharded import in_shards
 from provenet.gauges import BoundKind
 from provenet.problem import Problem, Program
@@ -31,6 +31,9 @@ from provenet.solvers.widen import widened, within_gates
 from provenet.variable import Factors
 
 __all__ = ["METHODS", "solve", "solve_quietly"]
+
+Known = tuple[Factors, ...]
+"""Neurons that a network is to be no worse than."""
 
 _HAIR = 1e-9  # by which rounding may set two objectives apart
 
@@ -125,6 +128,7 @@ def solve_quietly(
         problem = in_shards(problem, limit)
 
     def as_it_is(posed: Problem, at: Factors | None, left: Limits) -> Solution:
+        at = posed.gates.network if at is None else at
         if limit is None or posed.memory is not None:
             return _solved(posed, method, left, at, callback, limit)
         try:
@@ -163,11 +167,19 @@ def _solved(
         with deadline.within(seconds):
             done, name = _run(posed.program, method, replace(limits, tol=0.9 * tol), begin, tell)
         with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(seconds, done.seconds)):
-            certificate = _proven(posed, done, tol)
+            certificate = _proven(posed, done, tol, _known(problem, begin))
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
     lower = max(certificate.dual, -math.inf if done.proven is None else done.proven.lower * scale)
     return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history, lower, asked)
+
+
+def _known(problem: Problem, begin: Factors | None) -> Known:
+    """Where a ReLU run began, and the network that its gates came from."""
+    if problem.activation != "relu" or begin is None:
+        return ()
+    source = problem.gates.network
+    return (begin,) if source is None or source is begin else (begin, source)
 
 
 def _heard(callback: Callback | None, scale: float) -> Callback | None:
@@ -191,23 +203,23 @@ def _for_the_proof(max_seconds: float | None, used: float) -> float | None:
     return max(max_seconds - used, 0.0) + deadline.grace(max_seconds)
 
 
-def _proven(problem: Problem, done: Run, tol: float) -> Certificate:
+def _proven(problem: Problem, done: Run, tol: float, known: Known) -> Certificate:
     """The certificate of the run's neurons, tidied and moved inside their cones; Ctrl-C has it at once, if looser."""
     try:
-        return _certified(problem, done, tol, tidy=done.status is Status.SOLVED)
+        return _certified(problem, done, tol, known, tidy=done.status is Status.SOLVED)
     except KeyboardInterrupt:
         done.status = Status.INTERRUPTED
         with deadline.within(0.0):
-            return _certified(problem, done, tol, tidy=False)
+            return _certified(problem, done, tol, known, tidy=False)
 
 
-def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certificate:
+def _certified(problem: Problem, done: Run, tol: float, known: Known, tidy: bool) -> Certificate:
     """By the network's own gradient, or by the run's dual point where that proves more: checked anew on the whole
     program, or, if time is limited and that took too long, as the judge has bounded it in the run."""
     program, inside = reduced(problem.program, (Inside(),))
     if tidy:
         done.factors = tidied(program, done.factors, 0.9 * tol)
-    done.factors = inside.factors(done.factors)
+    done.factors = _best(problem, (inside.factors(done.factors), *known))
     certificate = _no_worse_than_none(problem, program, done, tol)
     if certificate.holds(tol) or done.proven is None or not done.proven.lower * problem.units.value > certificate.dual:
         return certificate
@@ -217,6 +229,28 @@ def _certified(problem: Problem, done: Run, tol: float, tidy: bool) -> Certifica
         certificate = certificate.sharpened_by(problem, done.judged)
     check_same_data(problem)
     return certificate
+
+
+def _best(problem: Problem, candidates: tuple[Factors, ...]) -> Factors:
+    """The neurons with the least objective by their network's own forward pass; the first of equals but for rounding.
+
+    A ReLU network needs no cones to be judged.  A method may lose where it began: it moves neurons into their cones,
+    and may have no time left to look there."""
+    first, *others = candidates
+    if not others:
+        return first
+    value = {id(factors): _objective(problem, factors) for factors in candidates}
+    best = min(others, key=lambda factors: value[id(factors)])
+    return best if value[id(best)] < value[id(first)] * (1 - _HAIR) else first
+
+
+def _objective(problem: Problem, factors: Factors) -> float:
+    program = problem.program
+    try:
+        prediction, neurons, _ = relu_point(problem, problem.network(factors))
+    except AnotherMap:
+        return math.inf
+    return float(program.loss.value(prediction) + program.beta * program.gauge.penalty(neurons))
 
 
 def _no_worse_than_none(problem: Problem, program: Program, done: Run, tol: float) -> Certificate:
