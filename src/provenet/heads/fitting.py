@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from provenet.blocks import CNN, Block
+from provenet.blocks import CNN, Block, Mixer
 from provenet.embeddings import Embedding
 from provenet.estimators import ProvenClassifier
 from provenet.estimators.choice import seen_enough
 from provenet.heads.kinds import HEADS, Tokens
-from provenet.nn.backbone import in_channels, weighed
+from provenet.nn.backbone import as_convolved, weighed
 from provenet.solvers import Status
 
 Array = NDArray[Any]
@@ -55,10 +55,10 @@ class Samples:
     def read_by(self, block: Block) -> tuple[Array, dict[str, Array]]:
         """X as a head of this block reads it, and the mask for one that takes it."""
         if isinstance(block, CNN):
-            return in_channels(self.X, self.mask, block), {}
+            return as_convolved(self.X, self.mask, block), {}
         if block.masks and self.mask is not None:
             return self.X, {"mask": self.mask}
-        return self.weighed, {}
+        return self.X if isinstance(block, Mixer) else self.weighed, {}
 
 
 @dataclass(frozen=True)
