@@ -94,8 +94,8 @@ def _told(made: Embedding) -> dict[str, Any]:
 
 
 def _tell_skipped(made: Embedding) -> None:
-    for name, why in made.skipped[:10]:
-        warn(f"skipped {name}: {why}")
+    for _, why in made.skipped[:10]:
+        warn(f"skipped {why}")
     if len(made.skipped) > 10:
         warn(f"skipped {len(made.skipped) - 10} more; embedding.json lists them.")
 

@@ -15,6 +15,7 @@ from provenet.blocks import CNN, Block, Mixer
 from provenet.embeddings import Embedding
 from provenet.estimators import ProvenClassifier
 from provenet.estimators.choice import seen_enough
+from provenet.estimators.scales import ScaleWarning
 from provenet.heads.kinds import HEADS, Tokens
 from provenet.nn.backbone import as_convolved, weighed
 from provenet.solvers import Status
@@ -195,10 +196,11 @@ def _follow(
 
 
 def _quietly(model: ProvenClassifier, samples: Samples) -> None:
-    """The gap that is reached stands in the table; no warning repeats it."""
+    """The gap that is reached stands in the table, and features are the backbone's: no warning is of either."""
     X, more = samples.read_by(model.block)  # type: ignore[arg-type]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        for category in (ConvergenceWarning, ScaleWarning):
+            warnings.simplefilter("ignore", category)
         model.fit(X, samples.y, **more)
     if model.solution_.status is Status.INTERRUPTED:  # a fit keeps what it has; a comparison ends, and can go on
         raise KeyboardInterrupt

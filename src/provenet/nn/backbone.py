@@ -172,7 +172,7 @@ def as_tokens(answer: Any) -> tuple[Tensor, Tensor | None, tuple[int, int] | Non
         answer = answer.last_hidden_state
     if isinstance(answer, tuple | list) and len(answer) == 2:
         answer, mask = answer
-    tokens = torch.as_tensor(answer) if not isinstance(answer, Tensor | tuple | list | dict) else answer
+    tokens = torch.as_tensor(answer) if hasattr(answer, "__array__") else answer
     if not isinstance(tokens, Tensor) or tokens.ndim not in (3, 4) or 0 in tokens.shape:
         shape = f"an array of shape {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
         raise ValueError(
