@@ -77,6 +77,26 @@ def test_the_best_head_is_kept_and_composes_with_its_backbone(embedded: Path, tm
     assert not any(p.requires_grad for p in module.backbone.parameters())
 
 
+@pytest.mark.parametrize("name", ["mixer-linear", "places-gated"])
+def test_a_path_poses_its_problem_once_and_finds_what_a_fit_finds(
+    embedded: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posed: list[object] = []
+    formulate = pn.ProvenClassifier._formulate
+    monkeypatch.setattr(
+        pn.ProvenClassifier, "_formulate", lambda self, *given: posed.append(self) or formulate(self, *given)
+    )
+    settings = {"heads": [name], "n_gates": 4, "tol": 1e-4}
+    (row,) = pn.heads.compare(embedded, betas=[0.3, 0.1, 0.03], **settings)
+    assert len(posed) == 2  # the path, and all samples
+    assert len(row.path) == 3
+    assert row.beta is not None
+    (alone,) = pn.heads.compare(embedded, betas=[row.beta], **settings)
+    assert row.beta_sum == pytest.approx(alone.beta_sum)
+    assert row.primal == pytest.approx(alone.primal, rel=3e-4)
+    assert (row.validation or 0) == pytest.approx(alone.validation, abs=0.06)
+
+
 def test_a_comparison_goes_on_after_the_last_head_that_was_done(embedded: Path, tmp_path: Path) -> None:
     settings = {"betas": [0.1], "out": tmp_path / "m", "test": embedded / "test"}
 

@@ -186,8 +186,13 @@ def _follow(
             if left <= 0 and found:
                 break
             seconds = max(left / (1 if k + 1 == len(shares) else 2), 0.5)
-        model.set_params(beta=f"{share!r}max", tol=max(asked.tol, _ROUGHLY), max_seconds=seconds)
-        _quietly(model, train)
+        model.set_params(tol=max(asked.tol, _ROUGHLY), max_seconds=seconds)
+        if k == 0:
+            model.set_params(beta=f"{share!r}max")
+            _quietly(model, train)
+        else:
+            model._go_on(model.beta_ * share / shares[k - 1])
+            _check_whole(model)
         found.append((share, right(model, validation, 1), model.certificate_.relative_gap))
         scores = np.array([[score for _, score, _ in found]])
         if seen_enough([each for each, _, _ in found], scores, asked.patience) or found[-1][2] > _LOST:
@@ -202,6 +207,10 @@ def _quietly(model: ProvenClassifier, samples: Samples) -> None:
         for category in (ConvergenceWarning, ScaleWarning):
             warnings.simplefilter("ignore", category)
         model.fit(X, samples.y, **more)
+    _check_whole(model)
+
+
+def _check_whole(model: ProvenClassifier) -> None:
     if model.solution_.status is Status.INTERRUPTED:  # a fit keeps what it has; a comparison ends, and can go on
         raise KeyboardInterrupt
 
