@@ -128,6 +128,8 @@ def test_texts_have_a_mask(tmp_path: Path) -> None:
     [
         (lambda x: x.flatten(1), "no tokens"),
         (lambda x: {"logits": x}, "no tokens"),
+        (lambda x: None, "NoneType, and no tokens"),
+        (lambda x: "tokens", "str, and no tokens"),
         (lambda x: expected(Tiny(), IMAGES[:1]), "tokens of 1 samples"),
         (lambda x: x.flatten(2) / 0, "not all finite"),
     ],

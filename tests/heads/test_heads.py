@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from importlib import import_module
 from pathlib import Path
 
@@ -68,12 +69,32 @@ def test_the_best_head_is_kept_and_composes_with_its_backbone(embedded: Path, tm
     np.testing.assert_allclose(said.numpy(force=True), model.decision_function(tokens), atol=1e-4)
     right = float((said.argmax(1).numpy() == labels).mean())
     assert right == pytest.approx(found.best.top1)
-    assert pn.heads.score(tmp_path / "m", embedded / "test")["top1"] == pytest.approx(right)
+    assert pn.heads.score(tmp_path / "m", embedded / "test") == {"top1": pytest.approx(right)}  # of four, five are all
     path = export_onnx(model.network_, tmp_path / "head.onnx", sample_shape=model.sample_shape_)
     assert path.stat().st_size > 0
     module.train()
     assert not module.backbone.training
     assert not any(p.requires_grad for p in module.backbone.parameters())
+
+
+@pytest.mark.parametrize("name", ["mixer-linear", "places-gated"])
+def test_a_path_poses_its_problem_once_and_finds_what_a_fit_finds(
+    embedded: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posed: list[object] = []
+    formulate = pn.ProvenClassifier._formulate
+    monkeypatch.setattr(
+        pn.ProvenClassifier, "_formulate", lambda self, *given: posed.append(self) or formulate(self, *given)
+    )
+    settings = {"heads": [name], "n_gates": 4, "tol": 1e-4}
+    (row,) = pn.heads.compare(embedded, betas=[0.3, 0.1, 0.03], **settings)
+    assert len(posed) == 2  # the path, and all samples
+    assert len(row.path) == 3
+    assert row.beta is not None
+    (alone,) = pn.heads.compare(embedded, betas=[row.beta], **settings)
+    assert row.beta_sum == pytest.approx(alone.beta_sum)
+    assert row.primal == pytest.approx(alone.primal, rel=3e-4)
+    assert (row.validation or 0) == pytest.approx(alone.validation, abs=0.06)
 
 
 def test_a_comparison_goes_on_after_the_last_head_that_was_done(embedded: Path, tmp_path: Path) -> None:
@@ -162,6 +183,15 @@ def test_neurons_that_read_one_token_have_a_bias(tmp_path: Path) -> None:
     assert gated > linear + 0.03
 
 
+def test_features_that_a_backbone_leaves_dead_are_no_news(tmp_path: Path) -> None:
+    tokens = np.random.default_rng(0).standard_normal((30, 1, 4, 3)).astype(np.float32)
+    tokens[..., 2] *= 1e-30
+    pn.embed(lambda images: images[:, 0], tokens, tmp_path / "e", y=tokens[:, 0, 0, 0] > 0, name="itself")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        pn.heads.compare(tmp_path / "e", heads=["linear"], betas=[0.1])
+
+
 def test_places_are_told_apart_with_a_mask_too(tmp_path: Path) -> None:
     """A class by how far the first token is from the origin, whatever the others are: a mean is lost.
     Behind its backbone the head says what it said in the comparison."""
@@ -176,12 +206,12 @@ def test_places_are_told_apart_with_a_mask_too(tmp_path: Path) -> None:
 
     texts = [str(i) for i in range(160)]
     pn.embed(backbone, texts, tmp_path / "e", y=y)
-    heads = ["mlp-gated", "places-gated"]
+    heads = ["mlp-gated", "places-gated", "mixer-linear", "mixer-gated"]
     found = pn.heads.compare(
         tmp_path / "e", heads=heads, betas=[0.03], n_gates=8, tol=3e-2, out=tmp_path / "m", test=tmp_path / "e"
     )
-    assert found.best.head == "places-gated"
-    assert (found.best.top1 or 0) > 0.9
+    right = {row.head: row.top1 or 0 for row in found}
+    assert min(right["places-gated"], right["mixer-gated"]) > 0.9 > max(right["mlp-gated"], right["mixer-linear"])
     for row in found:
         module = pn.nn.with_backbone(backbone, pn.heads.load(tmp_path / "m" / ".heads" / row.head))
         assert (module(texts).argmax(1).numpy() == y).mean() == pytest.approx(row.top1)

@@ -18,7 +18,7 @@ from provenet.embeddings import embed as embed_samples
 from provenet.embeddings.sources import has_test
 
 TEST = "test"  # the test part of a set, within its embedding
-_EVERY = 20  # batches between two lines off a terminal
+_EVERY = 80  # batches between two lines off a terminal
 
 
 def embed(
@@ -44,7 +44,7 @@ def embed(
     pca: Annotated[int | None, typer.Option(min=1, help="Project features to so many, by a PCA that is kept.")] = None,
     like: Annotated[Path | None, typer.Option(help="Reduce tokens as this embedding's: for test samples.")] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="The first so many samples of each part only.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Samples that the backbone gets at a time.")] = 32,
+    batch: Annotated[int, typer.Option(min=1, help="Samples that the backbone gets at a time.")] = 8,
     strict: Annotated[bool, typer.Option("--strict", help="A picture that cannot be read is an error.")] = False,
     seed: Annotated[int, typer.Option(min=0, help="Which samples a PCA is of.")] = 0,
     json: o.Json = False,
@@ -94,8 +94,8 @@ def _told(made: Embedding) -> dict[str, Any]:
 
 
 def _tell_skipped(made: Embedding) -> None:
-    for name, why in made.skipped[:10]:
-        warn(f"skipped {name}: {why}")
+    for _, why in made.skipped[:10]:
+        warn(f"skipped {why}")
     if len(made.skipped) > 10:
         warn(f"skipped {len(made.skipped) - 10} more; embedding.json lists them.")
 

@@ -49,7 +49,7 @@ def embed(
     like: str | Path | Embedding | None = None,
     name: str | None = None,
     limit: int | None = None,
-    batch_size: int = 32,
+    batch_size: int = 8,
     strict: bool = False,
     seed: int = 0,
     progress: Progress | None = None,
@@ -89,7 +89,7 @@ def embed(
     limit : int, optional
         The first so many samples only.
     batch_size : int
-        Samples that the backbone gets at a time.
+        Samples that the backbone gets at a time; on a processor few are quicker, as they stay in its cache.
     strict : bool
         A picture that cannot be read is an error; else it is skipped, and listed in the result.
     seed : int

@@ -345,6 +345,14 @@ class SingleBeta(OneBeta):
         last = getattr(self, "solution_", None) if self.warm_start else None
         return self._solve(problem, None if last is None else carried_over(last, problem), budget.left())
 
+    def _go_on(self: Any, beta: float) -> None:
+        """The last fit, on the same samples and gates, at another β, from where it ended: nothing is posed anew."""
+        self.set_params(beta=beta)
+        problem = self.solution_.problem.with_beta(beta)
+        self.beta_ = problem.beta
+        with batches.within(as_bytes(self.memory_limit)):
+            self._keep(self._solve(problem, self.solution_.factors, self.max_seconds))
+
 
 def carried_over(last: Solution, problem: Problem) -> Factors | None:
     """The neurons of ``last`` in the units of ``problem``; None where sizes or gates differ."""

@@ -11,12 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from provenet.blocks import CNN, Block
+from provenet.blocks import CNN, Block, Mixer
 from provenet.embeddings import Embedding
 from provenet.estimators import ProvenClassifier
 from provenet.estimators.choice import seen_enough
+from provenet.estimators.scales import ScaleWarning
 from provenet.heads.kinds import HEADS, Tokens
-from provenet.nn.backbone import in_channels, weighed
+from provenet.nn.backbone import as_convolved, weighed
 from provenet.solvers import Status
 
 Array = NDArray[Any]
@@ -55,10 +56,10 @@ class Samples:
     def read_by(self, block: Block) -> tuple[Array, dict[str, Array]]:
         """X as a head of this block reads it, and the mask for one that takes it."""
         if isinstance(block, CNN):
-            return in_channels(self.X, self.mask, block), {}
+            return as_convolved(self.X, self.mask, block), {}
         if block.masks and self.mask is not None:
             return self.X, {"mask": self.mask}
-        return self.weighed, {}
+        return self.X if isinstance(block, Mixer) else self.weighed, {}
 
 
 @dataclass(frozen=True)
@@ -185,8 +186,13 @@ def _follow(
             if left <= 0 and found:
                 break
             seconds = max(left / (1 if k + 1 == len(shares) else 2), 0.5)
-        model.set_params(beta=f"{share!r}max", tol=max(asked.tol, _ROUGHLY), max_seconds=seconds)
-        _quietly(model, train)
+        model.set_params(tol=max(asked.tol, _ROUGHLY), max_seconds=seconds)
+        if k == 0:
+            model.set_params(beta=f"{share!r}max")
+            _quietly(model, train)
+        else:
+            model._go_on(model.beta_ * share / shares[k - 1])
+            _check_whole(model)
         found.append((share, right(model, validation, 1), model.certificate_.relative_gap))
         scores = np.array([[score for _, score, _ in found]])
         if seen_enough([each for each, _, _ in found], scores, asked.patience) or found[-1][2] > _LOST:
@@ -195,11 +201,16 @@ def _follow(
 
 
 def _quietly(model: ProvenClassifier, samples: Samples) -> None:
-    """The gap that is reached stands in the table; no warning repeats it."""
+    """The gap that is reached stands in the table, and features are the backbone's: no warning is of either."""
     X, more = samples.read_by(model.block)  # type: ignore[arg-type]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        for category in (ConvergenceWarning, ScaleWarning):
+            warnings.simplefilter("ignore", category)
         model.fit(X, samples.y, **more)
+    _check_whole(model)
+
+
+def _check_whole(model: ProvenClassifier) -> None:
     if model.solution_.status is Status.INTERRUPTED:  # a fit keeps what it has; a comparison ends, and can go on
         raise KeyboardInterrupt
 

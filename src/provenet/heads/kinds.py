@@ -38,6 +38,15 @@ def _b_fno(tokens: Tokens) -> Block:
     return BFNO(groups=groups, grid=tokens.grid)
 
 
+def _gated_mixer(tokens: Tokens) -> Block:
+    """A neuron mixes all tokens of a feature to one value, the same way for every feature, and reads each of these out
+    with weights of its own: (D ∘ (wᵀX + b)) W₂, the mixer whose W₁ has rows behind one and the same gate.
+
+    With the mean over tokens such rows come to one, so that a first layer is s long, not s².
+    """
+    return CNN(kernel=(tokens.s, 1), pool=(1, tokens.d), fit_intercept=True)
+
+
 # what reads every token by itself is a convolution with a kernel of one, and its neurons have a bias: without one the
 # gated MLP is behind the linear head.  "mlp" is read out by the mean over tokens, so that linear it is the linear head;
 # "places" has weights of its own for the readout of each place
@@ -45,14 +54,17 @@ _BLOCKS: dict[str, Callable[[Tokens], Block]] = {
     "mlp": lambda tokens: CNN(kernel=1, pool=1, fit_intercept=True),
     "places": lambda tokens: CNN(kernel=1, pool=min(tokens.s, _MOST_PLACES), fit_intercept=True),
     "attention": lambda tokens: SelfAttention(),
-    "mixer": lambda tokens: Mixer(),
     "fno": lambda tokens: FNO(grid=tokens.grid),
     "bfno": _b_fno,
     "poolformer": lambda tokens: PoolFormer(grid=tokens.grid),
     "fnet": lambda tokens: FNet(),
 }
 
-HEADS: dict[str, HeadKind] = {"linear": HeadKind(lambda tokens: PoolFormer(window=1, grid=tokens.grid), "linear")} | {
+HEADS: dict[str, HeadKind] = {
+    "linear": HeadKind(lambda tokens: PoolFormer(window=1, grid=tokens.grid), "linear"),
+    "mixer-linear": HeadKind(lambda tokens: Mixer(), "linear"),
+    "mixer-gated": HeadKind(_gated_mixer, "gated_relu"),
+} | {
     f"{name}-{word}": HeadKind(block, activation)
     for name, block in _BLOCKS.items()
     for word, activation in (("linear", "linear"), ("gated", "gated_relu"))

@@ -52,7 +52,9 @@ def load(folder: str | Path) -> Head:
 
 
 def score(folder: str | Path, embedding: Embedding | str | Path) -> dict[str, float]:
-    """Accuracies of a saved head on an embedding; ValueError for the tokens of another backbone than the head's.
+    """Accuracies of a saved head on an embedding: ``top1``, and of more than five classes ``top5``.
+
+    ValueError for the tokens of another backbone than the head's.
 
     Parameters
     ----------
@@ -64,7 +66,8 @@ def score(folder: str | Path, embedding: Embedding | str | Path) -> dict[str, fl
     found = embedding if isinstance(embedding, Embedding) else load_embedding(embedding)
     check_same(Path(folder), found)
     samples, model = Samples.of(found), load_estimator(folder)
-    return {"top1": right(model, samples, 1), "top5": right(model, samples, 5)}
+    among = (1, 5) if len(model.classes_) > 5 else (1,)
+    return {f"top{k}": right(model, samples, k) for k in among}
 
 
 def check_same(folder: Path, embedding: Embedding) -> None:

@@ -12,6 +12,7 @@ from torch.nn.functional import interpolate
 
 from provenet.nn.attention import SelfAttention
 from provenet.nn.cnn import CNN, Convolution
+from provenet.nn.mixer import Mixer
 from provenet.nn.reduction import Reduction
 from provenet.nn.standardised import core
 
@@ -53,8 +54,8 @@ class Head(nn.Module):
         reduced = self.reduction(tokens, mask).to(next(self.network.parameters()).dtype)
         own = core(self.network)
         if isinstance(own, CNN):
-            logits: Tensor = self.network(in_channels(reduced, mask, own.convolution))
-        elif mask is None:
+            logits: Tensor = self.network(as_convolved(reduced, mask, own.convolution))
+        elif mask is None or isinstance(own, Mixer):
             logits = self.network(reduced)
         elif isinstance(own, SelfAttention):
             logits = self.network(reduced, mask)
@@ -123,18 +124,21 @@ def with_backbone(backbone: Callable[..., Any], head: nn.Module) -> WithBackbone
 def weighed(tokens: Any, mask: Any) -> Any:
     """Tokens (b, s, d), arrays or tensors, those that are there times s over their number, the others zero.
 
-    What blocks without a mask read of samples with fewer tokens: means over all s are means over those there.
+    What blocks without a mask that take means read of samples with fewer tokens: means over all s are over those there.
     """
     count = mask.sum(1)
     share = mask * (mask.shape[1] / (count + (count == 0)))[:, None]
     return tokens * (share.astype(tokens.dtype) if hasattr(share, "astype") else share.to(tokens.dtype))[..., None]
 
 
-def in_channels(tokens: Any, mask: Any, convolution: Convolution) -> Any:
-    """Tokens (b, s, d), arrays or tensors, as a convolution over them reads them: (b, d, s).
+def as_convolved(tokens: Any, mask: Any, convolution: Convolution) -> Any:
+    """Tokens (b, s, d), arrays or tensors, as a convolution reads them: over places (b, d, s); where its kernel has two
+    sizes, over an image (b, 1, s, d).
 
     Those that one mean is taken of are `weighed`; where places are told apart each keeps its size.
     """
+    if not isinstance(convolution.kernel, int):
+        return tokens[:, None]
     if mask is not None and convolution.cells(1) == 1:
         tokens = weighed(tokens, mask)
     return tokens.swapaxes(1, 2)
@@ -168,7 +172,7 @@ def as_tokens(answer: Any) -> tuple[Tensor, Tensor | None, tuple[int, int] | Non
         answer = answer.last_hidden_state
     if isinstance(answer, tuple | list) and len(answer) == 2:
         answer, mask = answer
-    tokens = torch.as_tensor(answer) if not isinstance(answer, Tensor | tuple | list | dict) else answer
+    tokens = torch.as_tensor(answer) if hasattr(answer, "__array__") else answer
     if not isinstance(tokens, Tensor) or tokens.ndim not in (3, 4) or 0 in tokens.shape:
         shape = f"an array of shape {tuple(tokens.shape)}" if isinstance(tokens, Tensor) else type(tokens).__name__
         raise ValueError(

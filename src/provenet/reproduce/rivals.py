@@ -21,7 +21,6 @@ from torch.nn.functional import cross_entropy
 
 from provenet.heads.fitting import Samples
 from provenet.nn import Mixer
-from provenet.nn.backbone import weighed
 from provenet.reproduce.experiment import Piece
 
 Array = NDArray[Any]
@@ -144,8 +143,7 @@ def same_objective(parts: Parts, beta: float, grid: Grid, rank: int = 8) -> Piec
 
     As many neurons as ``rank``, a free bias, the weight decay in the loss, where the proof has it.
     """
-    X, y, mask = _tensors(parts.whole)
-    X = X if mask is None else weighed(X, mask)
+    X, y, _ = _tensors(parts.whole)
     cpu, reached = time.process_time(), {}
     for rate in grid.rates:
         module = Mixer(X.shape[1], X.shape[2], parts.classes, rank=rank, activation="linear")

@@ -13,6 +13,7 @@ MOST_AXES = 2_000  # an eigenproblem of this size takes seconds
 _TYPICAL = 16  # rows for each direction show the data's axes as well as all of them would
 _PAYS = 0.9  # of the directions: with more of them in use, fewer are not worth the change
 _QUICK = 256  # directions from which on a quick look at their number comes first
+_MANY = 4  # times as many rows as show the axes, from which on a look at those comes first
 _CLEAR = 1e-6  # of the largest pivot: the others are so clearly not zero
 
 
@@ -47,13 +48,21 @@ def paying_span(rows: Tensor) -> Tensor | None:
 
 def _clearly_fill(rows: Tensor) -> bool:
     """Whether a few of the rows (…, p), as many as would not pay, are clearly independent of one another: the pivots of
-    their Gram matrix tell, ten times sooner than singular values."""
+    their Gram matrix tell, ten times sooner than singular values.  Or, of short rows, whether some of very many, zeros
+    behind closed gates among them, clearly leave no direction out: the pivots of their moments tell."""
     p = rows.shape[-1]
     flat, enough = rows.reshape(-1, p), int(_PAYS * p) + 1
-    if p < _QUICK or len(flat) < enough:
+    if p < _QUICK:
+        stride = len(flat) // (_TYPICAL * max(p, 1))
+        if stride < _MANY:
+            return False
+        gram = moments_of(rows, stride)
+    elif len(flat) < enough:
         return False
-    some = flat[:: len(flat) // enough][:enough]
-    triangle, failed = torch.linalg.cholesky_ex(some @ some.T)
+    else:
+        some = flat[:: len(flat) // enough][:enough]
+        gram = some @ some.T
+    triangle, failed = torch.linalg.cholesky_ex(gram)
     pivots = triangle.diagonal()
     return not failed and bool(pivots.min() > _CLEAR * pivots.max())
 

@@ -161,7 +161,12 @@ class CNNOperator(PooledOperator):
         hidden = (self._channels_last(factors.left) @ patches.flatten(0, 1).T).view(-1, len(patches), self.K)
         opened = self.opened(rows, factors.gate)
         gated = hidden if opened is None else hidden * opened.to(self.dtype)  # cast once, for both directions
-        return (gated @ self.pooling.T).transpose(0, 1)
+        return (gated if self._apart else gated @ self.pooling.T).transpose(0, 1)
+
+    @cached_property
+    def _apart(self) -> bool:
+        """Whether every position is a cell of its own."""
+        return self.cells == self.K and torch.equal(self.pooling, torch.eye(self.K).to(self.pooling))
 
     def neuron_numbers(self) -> int:
         return 2 * self.K
