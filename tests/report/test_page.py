@@ -105,6 +105,7 @@ def test_a_path_leads_and_a_choice_is_marked(classified: Solution, beta_path: li
     page = render_report(solution=classified, path=beta_path)
     assert page.index("The path in β") < page.index("What the network does")
     assert "<title>A path in β: " in page
+    assert "The last network of the path, at β = " in page
     chosen = render_report(solution=beta_path[1], path=beta_path, scores=[0.1, 0.9, 0.5, 0.4])
     assert chosen.index("The path in β") > chosen.index("What the network does")
     assert "Validation chose β = " in chosen

@@ -101,3 +101,5 @@ def test_the_zero_network_is_explained(zero_network: Solution, starved: Solution
 def test_accuracy_is_rounded_down() -> None:
     assert words.share_right(1999, 2000) == "99.9 %"
     assert words.share_right(2000, 2000) == "100 %"
+    assert words.share_right(29, 30) == "96.7 %"
+    assert words.share_right(1, 10**6) == "0.0001 %"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache, partial
 from importlib.metadata import version
 from pathlib import Path
@@ -92,15 +93,15 @@ def render_report(
     anatomy = dissect(solution)
     features = _feature_names(fit, feature_names)
     kind = "training" if X is None else judged_on or ""
+    verdict, of_path = words.verdict(solution.problem, solution.certificate, solution.status), path and scores is None
+    if of_path:  # the page is of all of it, the proof of one network
+        last = f"The last network of the path, at β = {number(solution.problem.beta)}."
+        verdict = replace(verdict, sentence=f"{last} {verdict.sentence}")
     if title is None:
-        title = (
-            _title(solution, source)
-            if path is None or scores is not None
-            else f"A path in β: {_title(solution, source)}"
-        )
+        title = f"A path in β: {_title(solution, source)}" if of_path else _title(solution, source)
     context = {
         "title": plain(title),
-        "verdict": words.verdict(solution.problem, solution.certificate, solution.status),
+        "verdict": verdict,
         "tiles": _tiles(solution, fit, anatomy, kind),
         "meaning": words.meaning(solution.problem, solution.certificate),
         "limits": words.limits(solution.problem, solution.certificate),

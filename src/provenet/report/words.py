@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR
+from decimal import ROUND_FLOOR, ROUND_HALF_EVEN
 
 from provenet.certificates import Certificate
 from provenet.gauges import BoundKind
@@ -217,5 +217,8 @@ def summary(solution: Solution) -> str:
 
 
 def share_right(right: int, total: int) -> str:
-    """An accuracy, rounded down: 100 % only when all are right."""
-    return percent(right / total, 3, ROUND_FLOOR) if total else "no samples"
+    """An accuracy, rounded as on the command line, but 100 % only when all are right."""
+    if not total:
+        return "no samples"
+    usual = percent(right / total, 3, ROUND_HALF_EVEN)
+    return percent(right / total, 3, ROUND_FLOOR) if usual == "100 %" else usual
