@@ -51,7 +51,7 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
     "softmax, many rows": (lambda: posed("mlp", (8000, 10), 3, "softmax"), ["apg", "lbfgs", "bm"]),
     "softmax, linear": (lambda: posed("mlp", (1500, 60), 10, "softmax", activation="linear"), ["apg", "admm", "bm"]),
     "softmax, long first layers": (lambda: posed("mlp", (900, 500), 10, "softmax"), ["admm", "lbfgs", "bm"]),
-    "logistic table": (lambda: posed("mlp", (500, 30), 1, "logistic", gates=100), ["admm", "lbfgs", "bm"]),
+    "logistic table": (lambda: posed("mlp", (500, 30), 1, "logistic", gates=100), ["admm", "apg", "bm"]),
     "logistic, many gates at large β": (
         lambda: posed("mlp", (2000, 50), 1, "logistic", share=0.3, gates=1000),
         ["apg", "lbfgs", "bm"],

@@ -65,12 +65,13 @@ class APG(Method[APGState]):
         """A and A* on the gates in use, now and then a step once more, and all gates at each look.  Few steps where
         there are many rows for each weight, whatever β is; it crawls where curvature is far from even.  Norms other
         than weight decay's have nothing else to finish."""
-        loss, crowding = task.program.loss, task.open_crowding
+        op, loss, crowding = task.program.operator, task.program.loss, task.open_crowding
         bent = 1 + crowding**2 / (5 if loss.quadratic else 100)
-        each = 32 + 94 * min(1.0, (8 * crowding * task.width) ** 0.5) * bent
+        each = 24 + 70 * min(1.0, (8 * crowding * task.width) ** 0.5) * bent
         hard = task.hardship ** (0.75 if task.hardship < 1 else 0.5 * min(task.crowding, 1.0))
-        each *= 0.5 if task.program.operator.n_gates == 1 and task.width == 1 else 1.0  # X's own curvature alone
-        steps = each * task.width**0.35 * task.decades**0.8 * hard * task.noise
+        if op.n_gates == 1 and op.gated_rows is not None:
+            each *= 0.5  # the curvature of X alone
+        steps = each * task.width**0.35 * task.decades * hard * task.noise
         used = min(1.0, _WORKING * task.open_share)
         step = (2 * used + 2 / self.check_every) * task.product + used * task.prox + _CALLS + task.intercept
         finishes = not NUCLEAR.of(task.program)
