@@ -106,7 +106,7 @@ class ConeBM(Method[ConeBMState]):
         searched = float(op.kernel_rows) * op.n_gates * op.p**2
         gauge = task.program.gauge
         hard = not gauge.region.exact(op.q) and not gauge.spike_free
-        one = op.q == 1
+        one = op.q == op.output_shape[-1] == 1
         wide = max(1.0, _NARROW * op.p / max(len(gauge.region.rows), 1))
         steps = task.decades * (task.hardship * wide if one else 2)
         return Offer(self.memory(task.program), 0.0, task.product + searched, steps, hard or one, hard)

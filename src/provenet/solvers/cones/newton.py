@@ -103,9 +103,9 @@ def _formed(
     """A step with the Hessian formed along the faces; None where that is too large, or no damping descends and
     all effort is to be made.
 
-    Stationary points have u_j = Proj_K(−G_k v_j)/β: the walls of Proj_K(u − t∇_u), t ≤ 1/β, are where u_j belongs, known
-    before it is there.  How far walls are looked for and how much a step along them is damped are two things: near the
-    end the walls are the right ones, and neurons may move freely.  Where no damping descends, nearer walls are taken.
+    Stationary points have u_j = Proj_K(−G_k v_j)/β: the walls of Proj_K(u − t∇_u), t ≤ 1/β, are where u_j belongs,
+    known before it is there.  How far walls are looked for and how much a step along them is damped are two things:
+    near the end the walls are the right ones, and neurons may move freely.  Where no damping descends, nearer walls do.
     """
     factors, p = at.factors, at.factors.left.shape[1]
     found = seen.found if seen is not None and torch.equal(seen.gate, factors.gate) else None
