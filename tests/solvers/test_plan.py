@@ -59,7 +59,14 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
     "huber": (lambda: posed("mlp", (400, 10), 1, "huber", gates=100), ["admm", "bm"]),
     "a 1-norm": (lambda: posed("mlp", (60, 5), 2, penalty=(1, 2)), ["admm", "apg"]),
     "signs": (lambda: posed("mlp", (60, 4), 2, penalty=(math.inf, 2)), ["admm", "apg"]),
-    "relu, one output": (lambda: posed("mlp", (100, 6), 1, activation="relu"), ["working_set", "frank_wolfe"]),
+    "relu, one output, wide cones": (
+        lambda: posed("mlp", (100, 6), 1, activation="relu"),
+        ["working_set", "cone_bm", "frank_wolfe"],
+    ),
+    "relu, one output, narrow cones": (
+        lambda: posed("mlp", (300, 6), 1, activation="relu"),
+        ["cone_bm", "working_set", "frank_wolfe"],
+    ),
     "relu in the plane": (lambda: posed("mlp", (30, 2), 3, activation="relu"), ["copositive", "frank_wolfe"]),
     "relu, several outputs": (
         lambda: posed("mlp", (60, 5), 3, "softmax", activation="relu"),

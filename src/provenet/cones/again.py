@@ -45,7 +45,8 @@ def _known(cones: Table, unit_g: Tensor) -> tuple[Warm | None, Tensor]:
         return None, torch.zeros(len(unit_g), dtype=torch.bool, device=unit_g.device)
     cosine = (last * unit_g).sum(1)
     rows, multipliers = recall.note(_ROWS), recall.note(_MULTIPLIERS)
-    assert rows is not None and multipliers is not None
+    assert rows is not None
+    assert multipliers is not None
     turned = (cosine < 0)[:, None, None]
     rows, multipliers = (torch.where(turned, part.flip(1), part) for part in (rows, multipliers))
     return Warm(*(part.transpose(0, 1).flatten(0, 1) for part in (rows, multipliers))), cosine.abs() >= _NEAR

@@ -26,7 +26,7 @@ from provenet.gauges.spectral import spectral_norms
 from provenet.problem import Program, Units
 from provenet.solvers.cones.faces import feasible
 from provenet.solvers.cones.frank_wolfe import merge
-from provenet.solvers.cones.newton import face_step
+from provenet.solvers.cones.newton import Effort, face_step
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.needs import CONES, TABLE
 from provenet.solvers.neurons.amplitudes import best_amplitudes
@@ -37,10 +37,12 @@ from provenet.solvers.offers import Offer, Task
 from provenet.variable import Factors, Stack
 
 _SETTLED = 0.1  # a step that gains less than this part of the best since the last escape has little more to give
+_CRAWL = 0.5  # of what the escape before it gained: escapes that gain more do not get near the end by themselves
 _FAR = 5e-3  # a round that lowers the objective by more than this part of it is not near the end
 _SLACK = 1e-12  # a polar this close to β is no violation
 _CHUNK = 64  # gates searched at a time,
 _SEARCH_SHARE = 0.3  # in this part of the time left
+_NARROW = 30  # rows a dimension from which cones are narrow
 _HARD = 0.5  # of β: pulls this far beyond it are far from the end
 _SAME = 1e-8  # 1 − cos of the angle between two vectors that are one
 _SMALL = 1e-3  # of a neuron's usual size: what new ones begin with
@@ -51,12 +53,13 @@ _PREDICTIONS, _AT_WORK = 30, 3  # arrays of the prediction's size, and batches t
 @dataclass(frozen=True)
 class ConeBMState:
     """``exhausted``: no gate offers a neuron, and no step descends.  seen (P, p): unit vectors of the cones that pulled
-    hard where the last look was.  idle: the last steps gained next to nothing beside the escape before them."""
+    hard where the last look was.  gained: by the last escape.  idle: the steps after it added next to nothing."""
 
     place: Place
     damping: float = 1.0
     exhausted: bool = False
     seen: Tensor | None = None
+    gained: float = math.inf
     idle: bool = False
 
 
@@ -95,15 +98,18 @@ class ConeBM(Method[ConeBMState]):
         return stacks + op.held_bytes + _PREDICTIONS * 8 * math.prod(op.output_shape) + walls + at_work
 
     def offer(self, task: Task) -> Offer:
-        """The first choice where polars are hard, for several outputs beyond three dimensions; the only one without a
-        table of rows."""
+        """The first choice where polars are hard, for several outputs beyond three dimensions; with one output where
+        cones are narrow, unless β is so small that neurons crowd; the only one without a table of rows."""
         op = task.program.operator
         if not TABLE.of(task.program):
             return Offer(self.memory(task.program), 0.0, 50 * task.product, 5 * task.decades, True, True)
         searched = float(op.kernel_rows) * op.n_gates * op.p**2
         gauge = task.program.gauge
         hard = not gauge.region.exact(op.q) and not gauge.spike_free
-        return Offer(self.memory(task.program), 0.0, task.product + searched, 2 * task.decades, hard, hard)
+        one = op.q == op.output_shape[-1] == 1
+        wide = max(1.0, _NARROW * op.p / max(len(gauge.region.rows), 1))
+        steps = task.decades * (task.hardship * wide if one else 2)
+        return Offer(self.memory(task.program), 0.0, task.product + searched, steps, hard or one, hard)
 
     def work(self, program: Program) -> float:
         op = program.operator
@@ -138,8 +144,10 @@ class ConeBM(Method[ConeBMState]):
         escaped = escape(program, at, most, state.seen) if self.escape else None
         gained = 0.0 if escaped is None else at.value - escaped.value
         at, best, walls = escaped or at, gained, None
-        if state.idle and escaped is not None:  # every second time: an escape costs less
-            return ConeBMState(at, damping, seen=state.seen)
+        crawls = gained > _CRAWL * state.gained
+        if state.idle and escaped is not None and not crawls:  # every second time: an escape costs less
+            return ConeBMState(at, damping, seen=state.seen, gained=gained)
+        effort = Effort.ALL if escaped is None else Effort.SOME if crawls else Effort.LITTLE
         for _ in range(self.descents):
             if deadline.over():
                 return ConeBMState(at, damping, seen=state.seen)
@@ -147,8 +155,7 @@ class ConeBM(Method[ConeBMState]):
                 stuck = True
                 break
             try:
-                region, thorough = program.gauge.region, escaped is None
-                move = face_step(program, region, at, damping, self.newton, walls, thorough)
+                move = face_step(program, program.gauge.region, at, damping, self.newton, walls, effort)
             except deadline.TooLong:
                 if escaped is None:
                     raise
@@ -159,7 +166,7 @@ class ConeBM(Method[ConeBMState]):
             if stuck or gain <= _SETTLED * best:
                 break
         exhausted, idle = stuck and escaped is None, best == gained
-        return ConeBMState(at, damping, exhausted, state.seen, idle)
+        return ConeBMState(at, damping, exhausted, state.seen, gained, idle)
 
     def look(self, program: Program[ConeGauge], state: ConeBMState, gap: Gap) -> ConeBMState:
         """What a bound of the polar has found on its way is what an escape looks for."""

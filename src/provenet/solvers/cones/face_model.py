@@ -82,14 +82,14 @@ class FaceModel:
         first, second = (torch.nonzero(side).flatten() for side in (w < p, w >= p))
         for mine in first.split(batches.count(2 * at.prediction.numel(), batches.BLOCK)):
             own = j[mine]
-            turned = Factors(self._turn[own, :p, w[mine]], factors.right[own], factors.gate[own])
+            turned = Factors(self._turn[own, :p, w[mine]].contiguous(), factors.right[own], factors.gate[own])
             jacobian[mine] = op.alone(turned, slice(0, len(at.prediction))).flatten(1)
         every = torch.arange(factors.n_neurons)
         for mine in every.split(batches.count(2 * op.q * at.prediction.numel(), batches.BLOCK)):
             here = second[(j[second] >= mine[0]) & (j[second] <= mine[-1])]
             columns = op.second_layer_columns(factors.left[mine], factors.gate[mine]).flatten(2)
             jacobian[here] = columns[j[here] - mine[0], w[here] - p]
-        return jacobian, op.forward_factors(replace(factors, left=self.lift[:, :p]))
+        return jacobian, op.forward_factors(replace(factors, left=self.lift[:, :p].contiguous()))
 
     def _along(self, full: Tensor) -> Tensor:
         """(N, p + q) in the coordinates along the faces."""

@@ -8,6 +8,7 @@ rounds of an active-set method, each ended by a projection on the cones, so that
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 from typing import NamedTuple
 
 import torch
@@ -26,8 +27,8 @@ from provenet.variable import Factors
 
 _ROUNDS = 5  # of adding walls
 _TRIES = 6  # dampings
-_REACHES = (0.5, 0.02)  # of 1/β: how far walls are looked for
-_DAMPINGS = (1.0, 1e2)  # of a Hessian along the faces, in units of β, where less does not descend
+_REACHES = (0.5, 0.02, 1e-3)  # of 1/β: how far walls are looked for
+_DAMPINGS = (1.0, 1e2, 1e4)  # of a Hessian along the faces, in units of β, where less does not descend
 _LESS, _LEAST_DAMPING = 1e-2, 1e-3  # of a damping that descended: what the next step begins with, and at least
 _LITTLE = 1e-3  # damping, near a point that is stationary
 _STILL = 1e-11  # a steepest descent below this part of β·‖weights‖ is zero
@@ -35,6 +36,14 @@ _FLAT = 1e-14  # a promised decrease below this part of the objective drowns in 
 _BACKTRACKS = 40
 _LENGTHS = (1.0, 0.3, 0.1)  # of the way to where a step lands
 _TOUCH = 1e-10  # of ‖u‖: unit rows violated by no more are as good as met
+
+
+class Effort(Enum):
+    """What is done for a step to descend: one try along the faces, some, or whatever there is."""
+
+    LITTLE = 0
+    SOME = 1
+    ALL = 2
 
 
 class Seen(NamedTuple):
@@ -61,12 +70,11 @@ def face_step(
     damping: float,
     settings: NewtonSettings,
     seen: Seen | None = None,
-    thorough: bool = True,
+    effort: Effort = Effort.ALL,
 ) -> FaceMove:
-    """One descending step; ``settings`` are for programs whose Hessian is too large even along the faces.  Unless
-    ``thorough``, it is given up where the walls of the first try do not let it descend."""
+    """One descending step; ``settings`` are for programs whose Hessian is too large even along the faces."""
     slope = gradient(program, at)
-    formed = _formed(program, region, at, slope, damping, seen, thorough)
+    formed = _formed(program, region, at, slope, damping, seen, effort)
     return formed or _applied(program, region, at, slope, damping, settings)
 
 
@@ -90,18 +98,18 @@ def _formed(
     slope: Tensor,
     damping: float,
     seen: Seen | None,
-    thorough: bool,
+    effort: Effort,
 ) -> FaceMove | None:
-    """A step with the Hessian formed along the faces; None where that is too large, or, if ``thorough``, no damping
-    descends.
+    """A step with the Hessian formed along the faces; None where that is too large, or no damping descends and
+    all effort is to be made.
 
-    Stationary points have u_j = Proj_K(−G_k v_j)/β: the walls of Proj_K(u − t∇_u), t ≤ 1/β, are where u_j belongs, known
-    before it is there.  How far walls are looked for and how much a step along them is damped are two things: near the
-    end the walls are the right ones, and neurons may move freely.  Where no damping descends, nearer walls are taken.
+    Stationary points have u_j = Proj_K(−G_k v_j)/β: the walls of Proj_K(u − t∇_u), t ≤ 1/β, are where u_j belongs,
+    known before it is there.  How far walls are looked for and how much a step along them is damped are two things:
+    near the end the walls are the right ones, and neurons may move freely.  Where no damping descends, nearer walls do.
     """
     factors, p = at.factors, at.factors.left.shape[1]
     found = seen.found if seen is not None and torch.equal(seen.gate, factors.gate) else None
-    for reach in _REACHES if thorough else _REACHES[:1]:
+    for reach in _REACHES[:1] if effort is Effort.LITTLE else _REACHES:
         pull = factors.left - slope[:, :p] * (reach / program.beta)
         found = project(region.rows, region.signs[factors.gate], pull, found)
         walls = walls_of(region, found)
@@ -119,7 +127,7 @@ def _formed(
             there = _landed(program, region, at, step, found)
             if there is not None:
                 return FaceMove(there, max(tried * _LESS, _LEAST_DAMPING), seen=Seen(factors.gate, found))
-    return None if thorough else FaceMove(at, damping, stuck=True)
+    return None if effort is Effort.ALL else FaceMove(at, damping, stuck=True)
 
 
 def _landed(program: Program, region: Region, at: Place, step: Tensor, known: Projection) -> Place | None:
