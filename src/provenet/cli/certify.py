@@ -48,7 +48,8 @@ def certify(
     delta: o.Delta = 1.0,
     activation: o.ActivationOption = "relu",
     sharpen: Annotated[
-        float | None, typer.Option(callback=o.positive, help="Seconds to look for a better bound of a ReLU network.")
+        float | None,
+        typer.Option(callback=o.positive, help="Seconds to look for a better bound by solving the problem."),
     ] = None,
     bias: Annotated[o.Bias, typer.Option(help="Of a state dict: whether its last bias was penalised.")] = "free",
     improved: Annotated[

@@ -24,19 +24,25 @@ class Size:
     images: int
     epochs: int
 
+    def work(self) -> tuple[int, int]:
+        """About what a first stage costs; of two that cost the same, the one with more gates is first."""
+        return self.gates * self.rank * self.images * self.epochs, self.rank
+
 
 @dataclass(frozen=True)
 class Curve:
-    """The size in the middle, what each of its numbers is changed to, and how many stages there are."""
+    """The size in the middle, what each of its numbers is changed to, and how many stages there are.  far: one beyond
+    all those, to see where they lead."""
 
     centre: Size
     others: dict[str, tuple[int, ...]]
     stages: int
+    far: Size | None = None
 
     def sizes(self) -> list[Size]:
         """The cheapest first, by about what they cost."""
         changed = {replace(self.centre, **{name: value}) for name, values in self.others.items() for value in values}
-        return sorted(changed | {self.centre}, key=lambda size: (size.gates * size.rank * size.images * size.epochs,))
+        return sorted(changed | {self.centre} | ({self.far} if self.far else set()), key=Size.work)
 
     def along(self, name: str) -> list[Size]:
         return [replace(self.centre, **{name: value}) for value in sorted({*self.others[name], self._own(name)})]
@@ -50,6 +56,7 @@ _FULL = Curve(
     Size(16, 1, 10_000, 4),
     {"gates": (8, 32, 64), "rank": (2, 4), "images": (2_500, 5_000, 20_000), "epochs": (2, 8, 16)},
     stages=2,
+    far=Size(160, 1, 50_000, 8),
 )
 _QUICK = Curve(  # of scikit-learn's digits
     Size(4, 1, 250, 48), {"gates": (8,), "rank": (2,), "images": (125,), "epochs": (12,)}, stages=2
@@ -66,14 +73,15 @@ def run(run: Run) -> Findings:
             found[size] = run.piece(
                 f"{images.name}, {curve.stages} stages, {size}", partial(_one, images, deep, size, run)
             )
-        except OutOfTime:
-            if not found:
-                raise
-            break
+        except OutOfTime:  # those that an earlier run has are still shown
+            continue
+    if not found:
+        raise OutOfTime
     missing = len(curve.sizes()) - len(found)
     words = (
         f"{images.name}, all {len(images.X_test)} test images, {curve.stages} stages, β = {deep.beta}, augmentation: "
         f"{', '.join(deep.augment)}. In the middle: {_said(curve.centre)}; each panel changes one of these.",
+        *([f"The last panel has all of these, and one far beyond: {_said(curve.far)}."] if curve.far in found else []),
         *(
             [f"Not run in the time given: {missing} of {len(curve.sizes())}; the same command goes on."]
             if missing
@@ -91,7 +99,7 @@ def _one(images: Images, deep: Deep, size: Size, run: Run) -> Piece:
 
 
 def _said(size: Size) -> str:
-    return f"{size.gates} gates, m = {size.rank}, {size.images} images, {size.epochs} epochs"
+    return f"{size.gates} gates, m = {size.rank}, {size.images:,} images, {size.epochs} epochs"
 
 
 def _table(found: dict[Size, Piece]) -> Table:
