@@ -2,6 +2,7 @@
 
 from provenet.certificates.certificate import Certificate, Standing, certificate_from, certificate_of
 from provenet.certificates.conditions import WidthCondition, width_condition
+from provenet.certificates.ellipsoids import better_dual
 from provenet.certificates.everyone import Everyone
 from provenet.certificates.gap import DualPoint, Gap, dual_point, duality_gap, gap_at, judged, with_intercept
 from provenet.certificates.mixture import Mixture
@@ -19,6 +20,7 @@ __all__ = [
     "Screen",
     "Standing",
     "WidthCondition",
+    "better_dual",
     "certificate_from",
     "certificate_of",
     "check_same_data",

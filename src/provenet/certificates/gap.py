@@ -105,9 +105,12 @@ def with_intercept(program: Program, gap: Gap, prediction: Tensor, penalty: floa
     return replace(gap, primal=float(program.loss.value_at(prediction, intercept)) + program.beta * penalty)
 
 
-def judged(program: Program, theta: Tensor, final: bool = True, screen: Screen | None = None) -> DualPoint:
-    """Any Θ as a dual point, its polars bounded as well as can be afforded once, or, if not final, at a look."""
-    return _bounded(program, program.loss.admissible(theta), final, screen=screen)[0]
+def judged(
+    program: Program, theta: Tensor, final: bool = True, screen: Screen | None = None, enough: float = 0.0
+) -> DualPoint:
+    """Any Θ as a dual point, its polars bounded as well as can be afforded once, or, if not final, at a look; not
+    tightened below ``enough``."""
+    return _bounded(program, program.loss.admissible(theta), final, enough=enough, screen=screen)[0]
 
 
 def _size(program: Program, theta: Tensor) -> float:

@@ -20,7 +20,7 @@ from provenet.cones.branch import MOST_OUTPUTS, branch_and_bound, output_rank
 from provenet.cones.doubly import doubly_bounded
 from provenet.cones.exact import largest_in_cones
 from provenet.cones.face_search import MOST_DIMENSIONS, affordable, search_faces
-from provenet.cones.relaxation import relaxed
+from provenet.cones.relaxation import relaxed, remembered
 from provenet.cones.search import ascent, climb
 from provenet.vectors import power_of_two, unit
 
@@ -125,6 +125,9 @@ def _bounded(
     sigma = torch.linalg.svdvals(G)[:, 0]
     upper = sigma * (1 + (G.shape[1] + G.shape[2]) * 8 * torch.finfo(G.dtype).eps)
     decided = _all(G, "spectral")
+    if cones.recall is not None:
+        known = remembered(cones, G)
+        decided[known < upper], upper = BOUNDS.index("relaxation"), torch.minimum(upper, known)
     lower, u = torch.zeros_like(upper), cones.inside.clone()
 
     def suffices(lower: Tensor) -> Tensor:

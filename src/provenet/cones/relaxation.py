@@ -76,6 +76,23 @@ def remembered(cones: Table, G: Tensor) -> Tensor:
     return (square.clamp_min(0) * size).sqrt() * (1 + 4 * torch.finfo(G.dtype).eps)
 
 
+def held(cones: Table, G: Tensor) -> tuple[Tensor, Tensor]:
+    """The sums T_k (B, p, p) of pairs that are kept, uᵀT_ku ≥ 0 for u in the cones, zeros where there is none, and what
+    each proves of max ‖G_kᵀu‖ (B,)."""
+    total = None if cones.recall is None else cones.recall.note(_SUM)
+    if total is None:
+        total = G.new_zeros(len(G), G.shape[1], G.shape[1])
+    return total, remembered(cones, G)
+
+
+def hold(cones: Table, share: Tensor) -> None:
+    """Only so much (B,) of each is kept from now on; a share of a sum of pairs is one, too."""
+    for name in (_SUM, _WEIGHT):
+        kept = None if cones.recall is None else cones.recall.note(name)
+        if kept is not None and cones.recall is not None:
+            cones.recall.write(name, kept * share.view(-1, *([1] * (kept.ndim - 1))))
+
+
 def _known(cones: Table, R: Tensor, size: Tensor, depth: float) -> Tensor:
     """Squares (B,), in units of ``size`` (B,), as R (B, p, p) is; infinite where nothing is known."""
     total, weight = (None if cones.recall is None else cones.recall.note(name) for name in (_SUM, _WEIGHT))

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.certificates import DualPoint, Gap, Mixture, Screen, duality_gap, judged
+from provenet.certificates import DualPoint, Gap, Mixture, Screen, better_dual, duality_gap, judged
 from provenet.problem import Program, Units
 from provenet.ranks import current
 from provenet.reductions import Reduction
@@ -41,6 +41,10 @@ _DEAR, _LONGER = 1.0, 1.2  # seconds of a look for which time is kept back at th
 _MOST_KEPT_BACK = 0.25  # if it is not more than this part of the limit
 _WORTH_PROVING = 0.5  # of the gap: what a mixture must promise, to have its polars bounded while the run goes on,
 _WORTH_THE_END = 0.05  # or where it ends with that
+_LOOSE = (
+    0.5  # of how far a polar's bound is beyond β: if less is its looseness, it is the network that is not there yet
+)
+_NEARLY = 1e-4  # beyond what a dual point promises: near enough
 
 
 class Refused(ValueError):
@@ -294,7 +298,7 @@ class _Course:
         if not _finite(own):
             return own
         self.judged = better(self.judged, own.at)
-        gap = own if self.mixture is None else self._by_best_dual(own, self.mixture, last)
+        gap = self._by_ellipsoids(own) if self.mixture is None else self._by_best_dual(own, self.mixture, last)
         self.proven = better(self.proven, self.judged, point.dual)
         # where the polar is bounds, not a number, or the dual point all points', the gap may favour a worse network:
         # the objective decides
@@ -303,6 +307,20 @@ class _Course:
             self.best, self.best_primal = point, gap.primal
         self.best_gap = min(self.best_gap, gap.absolute)
         return gap
+
+    def _by_ellipsoids(self, own: Gap) -> Gap:
+        """The gap by a dual point that is better for the bounds of its polars, where these leave it open."""
+        loose = own.polar_max - max(own.polar_least, self.program.beta)
+        if own.relative <= self.limits.tol or not loose > _LOOSE * (own.polar_max - self.program.beta):
+            return own
+        found = None
+        with suppress(deadline.TooLong, torch.linalg.LinAlgError):  # it is a guess: the look stands without it
+            found = better_dual(self.program, own.at)
+        if found is None:
+            return own
+        enough = max(found.polar_max, self.program.beta) * (1 + _NEARLY)
+        self.judged = better(self.judged, judged(self.program, found.theta, final=False, enough=enough))
+        return replace(own, at=better(own.at, self.judged) or own.at)
 
     def _by_best_dual(self, own: Gap, mixture: Mixture, last: bool) -> Gap:
         """The gap by whatever proves most: a mixture of the gradients seen, where that promises to, by much or to the
