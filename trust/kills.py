@@ -88,7 +88,7 @@ def snapshotting(folder: Path) -> Iterator[Try]:
             ends = told_by(work, rng.uniform(0.0, 2 * taken) if kills < 3 else None)
         left = [each.name for each in place.iterdir()] if place.exists() else []
         wrong = None if ends == [whole] and not left else f"killed {kills} times it ends in {ends}, and leaves {left}"
-        return Seen(f"killed {kills} times, the same to the last bit", wrong)
+        return Seen(f"killed {kills} time{'s' * (kills != 1)}, the same to the last bit", wrong)
 
     yield attempt
 

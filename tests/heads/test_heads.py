@@ -147,6 +147,17 @@ def test_every_gated_head_can_be_fitted(embedded: Path, name: str) -> None:
     assert found.best.validation is not None
 
 
+def test_a_limit_is_of_all_heads_together(embedded, tmp_path):
+    out = tmp_path / "model"
+    asked = {"heads": ["linear", "mixer-linear", "fnet-linear"], "betas": [0.3], "n_gates": 3, "tol": 0.1, "out": out}
+    found = pn.heads.compare(embedded, **asked, max_seconds=1e-3)
+    assert found.rows[0].validation is not None
+    assert all(row.validation is None and "no time" in row.why for row in found.rows[1:])
+    again = pn.heads.compare(embedded, **asked, max_seconds=1e-3)  # goes on with the next
+    assert again.rows[0].cpu == found.rows[0].cpu
+    assert again.rows[1].validation is not None
+
+
 def test_texts_of_different_lengths(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     lengths = rng.integers(1, 5, 60)

@@ -34,7 +34,9 @@ def head(
     betas: Annotated[int, typer.Option(min=1, help="How many values of beta, from 0.3 beta_max down.")] = 6,
     gates: Annotated[int, typer.Option(min=1, help="Gates of heads that have any.")] = 20,
     tol: o.Tol = 1e-2,
-    max_seconds: Annotated[float | None, typer.Option(callback=o.positive, help="A limit of each head.")] = None,
+    max_seconds: Annotated[
+        float | None, typer.Option(callback=o.positive, help="A limit of all heads together, shared evenly.")
+    ] = None,
     judge: Annotated[
         Path | None, typer.Option(help="Fit nothing: tell how right the head in this folder is on EMBEDDING.")
     ] = None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from provenet.io.folder import check_replaceable
 
 TABLE = "heads.json"
 _BEGUN = ".heads"  # within the model's folder: the heads that are done, each a model
+_NO_TIME = "no time was left for it; the same comparison goes on with it"
 _COLUMNS = ("head", "top-1", "top-5", "validation", "gap", "β/β_max", "neurons", "parameters", "seconds", "cpu")
 
 
@@ -85,7 +87,9 @@ def compare(
     n_gates : int
         Gaussian gates of heads that have any.
     tol, max_seconds : float
-        The relative gap asked of every head, and a limit of each; the table has the gap that was reached.
+        The relative gap asked of every head, and a limit of all together: each has an even share of what the ones
+        before it left.  The table has the gap that was reached; a head for which no time was left waits until the same
+        comparison is begun again.
     seed : int
         For the split and the gates.
     out : str or path, optional
@@ -121,17 +125,18 @@ def compare(
         "test": None if judge is None else judge.about["files"],
     }
     begun = None if out is None else _Begun(Path(out), data, recipe)
+    known = {} if begun is None else begun.known
+    waiting, began = [name for name in names if name not in known], time.perf_counter()
     rows: list[Row] = []
     models: dict[str, ProvenClassifier] = {}
     for name in names:
-        row = None if begun is None else begun.known.get(name)
-        if row is None:
-            try:
-                row, models[name] = fit_head(name, train, chooses, whole, other, data.grid, asked)
-            except (ValueError, MemoryError) as error:
-                row = Row(name, why=str(error))
-            if begun is not None:
+        if name in waiting:
+            share = _share(max_seconds, began, len(waiting) - waiting.index(name))
+            row = _fitted(name, models, (train, chooses, whole, other), data.grid, replace(asked, max_seconds=share))
+            if begun is not None and row.why != _NO_TIME:
                 begun.add(row, models.get(name))
+        else:
+            row = known[name]
         rows.append(row)
         if progress is not None:
             progress(row)
@@ -143,6 +148,22 @@ def compare(
     if begun is not None:
         begun.finish(found)
     return found
+
+
+def _share(max_seconds: float | None, began: float, waiting: int) -> float | None:
+    """Of the seconds that are left, those of the first of so many heads."""
+    return None if max_seconds is None else (max_seconds - (time.perf_counter() - began)) / waiting
+
+
+def _fitted(name: str, models: dict[str, ProvenClassifier], samples: Any, grid: Any, asked: Asked) -> Row:
+    """Its row, and among ``models`` the head; where it cannot be had, a row that says why."""
+    if asked.max_seconds is not None and asked.max_seconds <= 0:
+        return Row(name, why=_NO_TIME)
+    try:
+        row, models[name] = fit_head(name, *samples, grid, asked)
+    except (ValueError, MemoryError) as error:
+        return Row(name, why=str(error))
+    return row
 
 
 def _embedding(given: Embedding | str | Path) -> Embedding:

@@ -41,9 +41,7 @@ _DEAR, _LONGER = 1.0, 1.2  # seconds of a look for which time is kept back at th
 _MOST_KEPT_BACK = 0.25  # if it is not more than this part of the limit
 _WORTH_PROVING = 0.5  # of the gap: what a mixture must promise, to have its polars bounded while the run goes on,
 _WORTH_THE_END = 0.05  # or where it ends with that
-_LOOSE = (
-    0.5  # of how far a polar's bound is beyond β: if less is its looseness, it is the network that is not there yet
-)
+_LOOSE = 0.5  # of how far a polar's bound is beyond β: if less is looseness, it is the network that is not there yet
 _NEARLY = 1e-4  # beyond what a dual point promises: near enough
 
 
