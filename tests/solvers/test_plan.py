@@ -64,7 +64,7 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
         ["working_set", "cone_bm", "frank_wolfe"],
     ),
     "relu, one output, narrow cones": (
-        lambda: posed("mlp", (300, 6), 1, activation="relu"),
+        lambda: posed("mlp", (1000, 20), 1, activation="relu", gates=100),
         ["cone_bm", "working_set", "frank_wolfe"],
     ),
     "relu in the plane": (lambda: posed("mlp", (30, 2), 3, activation="relu"), ["copositive", "frank_wolfe"]),

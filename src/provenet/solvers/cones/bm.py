@@ -42,6 +42,7 @@ _FAR = 5e-3  # a round that lowers the objective by more than this part of it is
 _SLACK = 1e-12  # a polar this close to β is no violation
 _CHUNK = 64  # gates searched at a time,
 _SEARCH_SHARE = 0.3  # in this part of the time left
+_SMALL_CALLS = 2e7  # multiply-adds: what its many small calls take, where an interior point has few
 _NARROW = 30  # rows a dimension from which cones are narrow
 _HARD = 0.5  # of β: pulls this far beyond it are far from the end
 _SAME = 1e-8  # 1 − cos of the angle between two vectors that are one
@@ -109,7 +110,8 @@ class ConeBM(Method[ConeBMState]):
         one = op.q == op.output_shape[-1] == 1
         wide = max(1.0, _NARROW * op.p / max(len(gauge.region.rows), 1))
         steps = task.decades * (task.hardship * wide if one else 2)
-        return Offer(self.memory(task.program), 0.0, task.product + searched, steps, hard or one, hard)
+        setup = _SMALL_CALLS if one else 0.0
+        return Offer(self.memory(task.program), setup, task.product + searched, steps, hard or one, hard)
 
     def work(self, program: Program) -> float:
         op = program.operator
