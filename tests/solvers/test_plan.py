@@ -89,7 +89,7 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
     ),
     "attention, linear": (
         lambda: posed("attention", (300, 9, 6), 5, "softmax", activation="linear"),
-        ["admm", "lbfgs", "bm"],
+        ["admm", "apg", "bm"],
     ),
     "attention": (lambda: posed("attention", (60, 6, 4), 3), ["admm", "apg", "bm"]),
     "mixer": (lambda: posed("mixer", (100, 6, 4), 3, "softmax"), ["admm", "apg", "bm"]),
