@@ -46,7 +46,7 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
     "softmax table": (lambda: posed("mlp", (300, 8), 3, "softmax", gates=100), ["admm", "apg", "bm"]),
     "softmax table, free intercept": (
         lambda: posed("mlp", (300, 8), 3, "softmax", gates=50, share=0.02, fit_intercept="free"),
-        ["admm", "apg", "bm"],
+        ["admm", "lbfgs", "bm"],
     ),
     "softmax, many rows": (lambda: posed("mlp", (8000, 10), 3, "softmax"), ["apg", "lbfgs", "bm"]),
     "softmax, linear": (lambda: posed("mlp", (1500, 60), 10, "softmax", activation="linear"), ["apg", "admm", "bm"]),

@@ -31,7 +31,8 @@ from provenet.variable import Factors, Stack
 _FACTORISATIONS = 4  # until ρ has settled
 _PROX = 3e6  # work of a loss's prox that is found by Newton's steps, for each output, however few rows
 _READ = 16  # a factor of the kernel is read, entry by entry, as slowly as so many products
-_FREE = 1.6  # times as many steps with a free intercept
+_FREE, _FREE_LABELS = 1.6, 2.2  # times as many steps with a free intercept, and where the loss is of labels;
+_ENTRY, _COUPLED = 2e3, 1e4  # then its prox takes so much for each entry of a prediction, of one output and of several
 _MOST_ROWS = 20_000  # of a kernel that is worth its factorisation
 
 
@@ -83,9 +84,11 @@ class ADMM(Method[ADMMState]):
         setup = 0.5 * rows**2 * op.n_gates * min(op.p, 1 + op.p / op.n_gates) + _FACTORISATIONS * rows**3 / 12
         steps = (12 if loss.quadratic else 17) * task.decades * max(task.hardship, 1.0) ** 1.3
         steps *= (1 + task.crowding) ** 0.6 * (op.q / op.p) ** 0.4
-        steps *= _FREE if loss.free else 1.0
-        c = op.output_shape[-1]
-        prox = 0.0 if loss.quadratic or loss.kink is not None else _PROX * (1 + c)
+        c, labels = op.output_shape[-1], not loss.quadratic and loss.kink is None
+        prox = _PROX * (1 + c) if labels else 0.0
+        if loss.free:
+            steps *= _FREE_LABELS if labels else _FREE
+            prox += rows * c * (_COUPLED if c > 1 else _ENTRY) if labels else 0.0
         step = 2 * task.product + task.prox + rows**2 * (c + _READ) + prox
         return Offer(self.memory(task.program), setup, step, steps, rows <= _MOST_ROWS and not task.only_neurons)
 

@@ -27,6 +27,7 @@ _NEAR = 0.99  # of β: a closed gate whose polar is above it may open soon
 _DOUBLINGS = 200  # of L, in a step
 _HAIR = 1e-15  # of a prediction: what rounding may change in it
 _CALLS = 3e6  # what the calls of a step take beyond those of others
+_SHIFTED = 4e3  # work for each entry of a prediction, where labels have a free intercept: it is sought at every trial
 _WORKING = 2  # times as many gates as are open are worked on, about
 _ENTERING = 0.25  # of all gates: so many closed ones may enter at a look, those with the largest polar
 
@@ -74,6 +75,8 @@ class APG(Method[APGState]):
         steps = each * task.width**0.35 * task.decades * hard * task.noise
         used = min(1.0, _WORKING * task.open_share)
         step = (2 * used + 2 / self.check_every) * task.product + used * task.prox + _CALLS + task.intercept
+        if loss.free and not loss.quadratic:
+            step += _SHIFTED * task.rows * op.output_shape[-1]
         finishes = not NUCLEAR.of(task.program)
         return Offer(self.memory(task.program), 0.0, step, steps, not task.only_neurons, finishes)
 
