@@ -155,7 +155,13 @@ def _share(max_seconds: float | None, began: float, waiting: int) -> float | Non
     return None if max_seconds is None else (max_seconds - (time.perf_counter() - began)) / waiting
 
 
-def _fitted(name: str, models: dict[str, ProvenClassifier], samples: Any, grid: Any, asked: Asked) -> Row:
+def _fitted(
+    name: str,
+    models: dict[str, ProvenClassifier],
+    samples: tuple[Samples, Samples, Samples, Samples | None],
+    grid: Any,
+    asked: Asked,
+) -> Row:
     """Its row, and among ``models`` the head; where it cannot be had, a row that says why."""
     if asked.max_seconds is not None and asked.max_seconds <= 0:
         return Row(name, why=_NO_TIME)
