@@ -87,7 +87,7 @@ def test_means_ranks_and_words(tmp_path: Path) -> None:
     assert summary.worst_gaps[0] == 1e-3
     assert np.isnan(summary.worst_gaps[1])
     assert "| one | 70.0 | 1.75 | 1.00 | 1.0e-03 |" in overview(summary)
-    assert "| a | 2 | 60.0 ± 14.1 | **80.0** ± 14.1 |" in each_table(summary)
+    assert "| a | 2 | 60.0 ± 14.1 | **80.0** ± 14.1 |" in each_table(summary).replace("\u00a0", " ")
     assert "-10.00 points on average, better on 0 of 2 tables, worse on 1; at worst -20.0 points, on a." in versus(
         summary, "one", "two"
     )

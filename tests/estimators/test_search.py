@@ -72,11 +72,12 @@ def test_weights_repeat_samples_in_the_search(curve):
     def splits(of):
         return [(np.flatnonzero(of == 0), np.flatnonzero(of == 1)), (np.flatnonzero(of == 1), np.flatnonzero(of == 0))]
 
-    weighted = pn.ProvenRegressorCV(**SMALL | {"cv": splits(fold)}).fit(X, y, sample_weight=weight)
-    repeated = pn.ProvenRegressorCV(**SMALL | {"cv": splits(repeated_fold)})
+    close = SMALL | {"cv_tol": 1e-9, "tol": 1e-9}
+    weighted = pn.ProvenRegressorCV(**close | {"cv": splits(fold)}).fit(X, y, sample_weight=weight)
+    repeated = pn.ProvenRegressorCV(**close | {"cv": splits(repeated_fold)})
     repeated.fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     np.testing.assert_allclose(weighted.betas_, repeated.betas_, rtol=1e-9)
-    np.testing.assert_allclose(weighted.cv_scores_, repeated.cv_scores_, rtol=1e-6)
+    np.testing.assert_allclose(weighted.cv_scores_, repeated.cv_scores_, rtol=1e-4)  # of gaps of 1e-9
 
 
 def test_own_betas_in_any_order(blobs):

@@ -71,7 +71,8 @@ def test_what_the_theorem_leaves_others_finish() -> None:
     assert pn.solve(problem, tol=1e-9).method == "closed_form"
     assert "_reduced" not in problem.program.operator.__dict__
     beyond = pn.solve(problem.with_beta(0.01), tol=1e-3)
-    assert beyond.method.endswith("frank_wolfe")
+    assert "closed_form" not in beyond.method
+    assert beyond.certificate.holds(1e-3)
     assert beyond.certificate.primal < 0.99 * float(problem.loss.value(torch.zeros(12, 2)))
 
 

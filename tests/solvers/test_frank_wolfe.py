@@ -203,3 +203,18 @@ def test_merging_keeps_neurons_in_their_cones() -> None:
     assert merged.n_neurons == 2
     assert feasible(problem, merged)
     assert torch.allclose(merged.stack(2), Factors(u, v, torch.tensor([0, 0, 1])).stack(2), atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["auto", "frank_wolfe", "cone_bm"])
+@pytest.mark.parametrize("loss", ["squared", "softmax"])
+def test_a_start_from_a_smaller_beta_shrinks(method: str, loss: str) -> None:
+    """Its neurons are far too large, and its slopes so small that no arrangement offers another."""
+    draw = np.random.default_rng(0)
+    X = draw.standard_normal((40, 2))
+    Y = np.eye(2)[(X[:, 0] * X[:, 1] > 0).astype(int)]
+    problem = pn.formulate("mlp", X, Y, "relu", loss=loss, beta=1.0, gates="trained", n_gates=8, fit_intercept="free")
+    small, large = (problem.with_beta(share * problem.beta_max) for share in (0.01, 0.4))
+    start = pn.solve(small, tol=1e-3)
+    found = pn.solve(large, method, tol=1e-2, start=start)
+    assert found.certificate.holds(1e-2)
+    assert found.factors.n_neurons > 0

@@ -47,7 +47,7 @@ def with_intercept(block: str | Block, fit_intercept: bool | str | None) -> Bloc
 
 def block_of(module: TwoLayer) -> Block:
     """The block a module is a network of, with the module's settings."""
-    kinds = {kind.module: kind for kind in _below(Block) if hasattr(kind, "module")}
+    kinds = {kind.module: kind for kind in _below(Block) if "module" in vars(kind)}  # one that is derived has its own
     kind = next((kinds[base] for base in type(module).__mro__ if base in kinds), None)
     if kind is None:
         raise ValueError(f"module: {type(module).__name__} is a network of no block.")

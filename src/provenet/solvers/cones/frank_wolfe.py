@@ -26,6 +26,7 @@ from provenet.vectors import unit
 _VIOLATED = 1e-12  # a polar this close to β is no violation
 _NEEDED = 1e-6  # of the largest neuron: smaller ones go
 _CLOSE = 1e-3  # 1 − cos of neurons of one gate that may be one
+_GAINED = 1e-14  # of the objective: what rounding may make of none
 _IDLE = 4  # steps without descent before the method gives up
 _UNKNOWNS = 1_200  # of the second layers
 _WIDE = 32  # orthogonal rows beyond which steps are too many
@@ -74,15 +75,18 @@ class FrankWolfe(Method[FrankWolfeState]):
     def step(self, program: Program[ConeGauge], state: FrankWolfeState) -> FrankWolfeState:
         region = program.gauge.region
         offered = self._offers(program, state.place)
-        if offered is None:
-            return replace(state, exhausted=True)
+        # where nothing is offered a start from a smaller β may still be far too large: second layers shrink it
         there = fully_corrected(program, state.place.factors, offered)
         merged = improved(program, region, place(program, merge(there.factors)), self.improvements)
         if merged.value > there.value:
             merged = improved(program, region, there, self.improvements)
         # once more: the dual point, which the proof needs, is far more accurate at the best second layers
         final = fully_corrected(program, merged.factors, None)
-        idle = 0 if final.value < state.place.value else state.idle + 1
+        if final.value < state.place.value * (1 - _GAINED):
+            return FrankWolfeState(final)
+        if offered is None:
+            return replace(state, exhausted=True)
+        idle = state.idle + 1
         return FrankWolfeState(final, exhausted=idle >= _IDLE, idle=idle)
 
     def _offers(self, program: Program[ConeGauge], at: Place) -> Factors | None:
