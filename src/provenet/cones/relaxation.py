@@ -70,6 +70,8 @@ def remember(cones: Table, total: Tensor, weight: Tensor, size: Tensor) -> None:
 
 def remembered(cones: Table, G: Tensor) -> Tensor:
     """What the sum of pairs that was kept proves of max ‖G_kᵀu‖ (B,); infinite where there is none."""
+    if cones.recall is None or cones.recall.note(_WEIGHT) is None:
+        return torch.full_like(G[:, 0, 0], torch.inf)
     size = torch.linalg.svdvals(G)[:, 0].square().clamp_min(1e-300)
     depth = 8 * (sum(G.shape[1:]) + cones.rows.shape[0] + 4) * torch.finfo(G.dtype).eps
     square = _known(cones, torch.bmm(G, G.mT) / size[:, None, None], size, depth)
