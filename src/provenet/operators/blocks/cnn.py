@@ -166,7 +166,9 @@ class CNNOperator(PooledOperator):
     @cached_property
     def _apart(self) -> bool:
         """Whether every position is a cell of its own."""
-        return self.cells == self.K and torch.equal(self.pooling, torch.eye(self.K, dtype=self.pooling.dtype, device=self.pooling.device))
+        return self.cells == self.K and torch.equal(
+            self.pooling, torch.eye(self.K, dtype=self.pooling.dtype, device=self.pooling.device)
+        )
 
     def neuron_numbers(self) -> int:
         return 2 * self.K
