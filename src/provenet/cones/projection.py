@@ -169,10 +169,10 @@ def _by_parts(parts: list[Part], count: int, signs: Tensor, g: Tensor, start: Wa
     for part in parts:
         (K, N), B = part.rows.shape, len(g)
         begun = None if start is None else _own(part, count, start)
-        one = project(part.table, signs[:, part.rows].reshape(B * K, N), g[:, part.columns].reshape(B * K, -1), begun)
-        point[:, part.columns] = one.point.view(B, K, -1)
+        one = project(part.table, signs[:, part.rows].flatten(0, 1), g[:, part.columns].flatten(0, 1), begun)
+        point[:, part.columns] = one.point.view(B, *part.columns.shape)
         rows = torch.gather(part.rows.expand(B, K, N).reshape(B * K, N), 1, one.rows)
-        found.append([x.reshape(B, -1) for x in (rows, one.multipliers, one.signs)])
+        found.append([x.reshape(B, K * x.shape[1]) for x in (rows, one.multipliers, one.signs)])
         worst = torch.maximum(worst, one.violation.view(B, K).amax(1))
     row, lam, used = (torch.cat(of_all, 1) for of_all in zip(*found, strict=True))
     tight = torch.argsort((lam > 0).to(torch.uint8), dim=1, descending=True, stable=True)

@@ -67,7 +67,7 @@ class Minibatches:
         if self.layer.activation != "gated_relu" or self.layer.gates != "trained":
             return None
         assert self.layer.rank is not None
-        return min(self.epochs, max(1, round(self.recipe.gate_share / self.layer.rank * self.epochs)))
+        return self.recipe.gate_epochs(self.layer.rank, self.epochs)
 
     def start(self) -> Training:
         outputs = self.targets.shape[-1]

@@ -9,6 +9,7 @@ from typing import Any
 from provenet.blocks import CNN, MLP, PoolFormer
 from provenet.layerwise.layer import Layer
 
+_TO_PART = 0.25  # of the epochs: in which the neurons behind a gate, where there are several, part
 _PAPER_RATES = {3: (2e-1, 5e-2, 5e-3), 5: (1e-1, 1e-2, 1e-3, 1e-2, 1e-2)}  # BM C.2: Fashion-MNIST, CIFAR-10
 
 
@@ -19,7 +20,8 @@ class Recipe:
     optimiser: "sgd", with momentum 0.9, or "adam".  schedule: "steps", rate × ``decay`` every ``every`` epochs; or
     "one_cycle", up to the rate during the first ``warm_up`` of all steps and down along a cosine.  least_steps: of a
     stage, by more epochs where samples are few.  gate_share: of the epochs that a stage with trained gates is a ReLU
-    network; divided by the rank m, since the m neurons behind a gate begin alike and need time to part.  whiten: the
+    network; at most three quarters where the rank m is more than one, since the m neurons behind a gate begin alike
+    and need time to part.  whiten: the
     first layer begins as patches of the stage's inputs, and is stepped in coordinates in which these are white but for
     such a share of their mean variance (`provenet.layerwise.whitening`); none: Gaussian, and steps on the weights
     themselves.  rates and whiten: of the first stage, of the second, …, and the last number of all that follow.
@@ -64,6 +66,11 @@ class Recipe:
         if step < top:
             return rate * (0.1 + 0.9 * step / top)
         return rate * (0.001 + 0.999 * 0.5 * (1 + cos(pi * (step - top) / max(1, steps - top))))
+
+    def gate_epochs(self, rank: int, epochs: int) -> int:
+        """Of so many epochs, those before a ReLU network's first layer becomes the gates of ``rank`` neurons each."""
+        share = self.gate_share if rank == 1 else min(self.gate_share, 1 - _TO_PART)
+        return min(epochs, max(1, round(share * epochs)))
 
     def ridge(self, number: int) -> float | None:
         """Of the whitening at stage ``number``, from zero on; None: there is none."""

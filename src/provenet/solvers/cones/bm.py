@@ -245,8 +245,11 @@ def violating(program: Program[ConeGauge], slope: Stack, most: int, search: Sear
     """Up to ``most`` gates with ‖G_kᵀu‖ > β for some unit u of their cone that the search finds."""
     rough = spectral_norms(slope)
     order = torch.argsort(rough, descending=True)
+    pulling = order[rough[order] > program.beta * (1 + _SLACK)]
+    if pulling.numel() == 0:
+        return None
     parts = []
-    for gates in order[rough[order] > program.beta * (1 + _SLACK)].split(_CHUNK):
+    for gates in pulling.split(_CHUNK):
         with deadline.within(_SEARCH_SHARE * deadline.left()):  # what is found must still be put to use
             u = search(gates, program.gauge.region.restrict(gates), slope[gates])
         pull = torch.bmm(slope[gates].mT, u[:, :, None]).squeeze(2)
@@ -255,7 +258,7 @@ def violating(program: Program[ConeGauge], slope: Stack, most: int, search: Sear
         parts.append((gates[over], value[over] - program.beta, u[over], -pull[over] / value[over, None]))
         if sum(len(part[0]) for part in parts) >= most:
             break
-    if not parts or not any(len(part[0]) for part in parts):
+    if not any(len(part[0]) for part in parts):
         return None
     gates, excess, u, v = (torch.cat(some) for some in zip(*parts, strict=True))
     top = torch.argsort(excess, descending=True)[:most]
