@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import torch
@@ -76,9 +79,23 @@ def _device(module: nn.Module) -> torch.device | None:
     return None if first is None else first.device
 
 
-def needs(extra: str, error: ImportError) -> ImportError:
-    """What to say where an optional package is missing."""
-    return ImportError(
-        f"this backbone needs a package that is not installed or does not import ({error}); "
-        f"install it: pip install 'provenet[{extra}]'"
-    )
+def needs(extra: str, error: Exception) -> ImportError:
+    """What to say where an optional package is missing, or does not import."""
+    said = re.sub(r"\s+", " ", str(error))
+    told = f"this backbone needs a package that is not installed or does not import ({said}); "
+    if _torchvision_of_another_torch():
+        return ImportError(
+            f"{told}torchvision is installed, but not of this torch's build, and stands in the way: pip uninstall torchvision, "
+            "or install the one that goes with your torch"
+        )
+    return ImportError(f"{told}install it: pip install 'provenet[{extra}]'")
+
+
+def _torchvision_of_another_torch() -> bool:
+    if find_spec("torchvision") is None:
+        return False
+    try:
+        import_module("torchvision")
+    except (ImportError, RuntimeError):  # RuntimeError: an operator of another build
+        return True
+    return False

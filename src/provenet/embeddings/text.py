@@ -47,10 +47,11 @@ def from_hugging_face(name: str, tokens: int | None = None) -> nn.Module:
     try:
         from transformers import AutoModel, AutoTokenizer
         from transformers.utils import logging
+
+        logging.disable_progress_bar()
+        local = Path(name).is_dir()
+        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local)
+        model = AutoModel.from_pretrained(name, local_files_only=local, use_safetensors=True).eval()  # imports more
     except ImportError as error:
         raise needs("text", error) from None
-    logging.disable_progress_bar()
-    local = Path(name).is_dir()
-    tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=local)
-    model = AutoModel.from_pretrained(name, local_files_only=local, use_safetensors=True).eval()
     return Tokens(model, tokenizer, tokens or _TOKENS).eval()

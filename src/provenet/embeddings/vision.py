@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 from importlib import import_module
 
 import torch
@@ -61,7 +60,7 @@ def from_timm(name: str) -> nn.Module:
     try:
         import timm
     except (ImportError, RuntimeError) as error:  # RuntimeError: a torchvision that is not this torch's
-        raise needs("timm", ImportError(re.sub(r"\s+", " ", str(error)))) from None
+        raise needs("timm", error) from None
     model = timm.create_model(name, pretrained=True, num_classes=0).eval()
     mean, spread = (list(model.pretrained_cfg[key]) for key in ("mean", "std"))
     return Normalised(_WithoutPrefix(model), "forward", mean, spread).eval()
