@@ -85,8 +85,8 @@ def needs(extra: str, error: Exception) -> ImportError:
     told = f"this backbone needs a package that is not installed or does not import ({said}); "
     if _torchvision_of_another_torch():
         return ImportError(
-            f"{told}torchvision is installed, but not of this torch's build, and stands in the way: pip uninstall torchvision, "
-            "or install the one that goes with your torch"
+            f"{told}torchvision is installed, but not of this torch's build, and stands in the way: pip uninstall "
+            "torchvision, or install the one that goes with your torch"
         )
     return ImportError(f"{told}install it: pip install 'provenet[{extra}]'")
 
