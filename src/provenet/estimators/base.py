@@ -27,9 +27,9 @@ from provenet.data.sharded import as_shards
 from provenet.data.shards import Shards
 from provenet.data.validation import as_mask, as_weights, check_finite, in_words
 from provenet.data.whitening import Whitening
+from provenet.deadline import Budget
 from provenet.estimators.auto_beta import NEURONS, BetaChoice, choose_beta
 from provenet.estimators.beta import Beta, parse_beta
-from provenet.estimators.budget import Budget
 from provenet.estimators.scales import standardizes, warn_of_scales
 from provenet.estimators.settings import OneBeta, Settings, seed_of
 from provenet.estimators.telling import print_gates, print_record, told_memory

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from provenet.deadline import Budget
 from provenet.estimators.base import TrainingData
 from provenet.estimators.beta import Beta
-from provenet.estimators.budget import Budget
 from provenet.estimators.choice import Candidate
 from provenet.estimators.folds import Fold, followed
 
