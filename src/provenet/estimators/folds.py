@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import check_scoring
 
 from provenet.deadline import Budget
-from provenet.estimators.base import TrainingData
 from provenet.estimators.beta import Beta
+from provenet.estimators.samples import TrainingData
 from provenet.problem import Problem
 from provenet.solvers import Limits, Solution, Status
 from provenet.solvers.solve import solve_quietly
