@@ -6,12 +6,13 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 
 from provenet.cli import kept
 from provenet.cli import options as o
-from provenet.cli.console import FAILED, errors, print_json, say
+from provenet.cli.console import FAILED, print_json, say
 from provenet.cli.embed import TEST
+from provenet.cli.progress import bar
 from provenet.embeddings.embedding import ABOUT
 from provenet.heads import Row, compare, score
 from provenet.heads.kinds import head_names
@@ -55,19 +56,17 @@ def head(
         return
     if test is None and (embedding / TEST / ABOUT).exists():
         test = embedding / TEST
-    console, names = errors(), head_names(heads)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=json or not console.is_terminal)
-    task, following = bar.add_task(names[0], total=len(names)), iter((*names[1:], "saving"))
+    names, progress = head_names(heads), bar(MofNCompleteColumn(), TimeElapsedColumn(), quiet=json)
+    task, following = progress.add_task(names[0], total=len(names)), iter((*names[1:], "saving"))
 
     def show(row: Row) -> None:
-        bar.update(task, advance=1, description=next(following))
+        progress.update(task, advance=1, description=next(following))
         kept.there("heads so far, which the same command goes on with,", out)
         if not json:
             said = f"refused: {row.why}" if row.validation is None else f"validation {100 * row.validation:.2f} %"
-            console.print(f"{row.head}  {said}  {row.seconds:.1f} s", soft_wrap=True, highlight=False)
+            progress.console.print(f"{row.head}  {said}  {row.seconds:.1f} s", soft_wrap=True, highlight=False)
 
-    with bar:
+    with progress:
         found = compare(
             embedding,
             heads=names,

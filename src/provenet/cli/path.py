@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from provenet import batches
 from provenet.cli import kept
 from provenet.cli import options as o
-from provenet.cli.console import FAILED, errors, print_json, print_table, say, warn
+from provenet.cli.console import FAILED, print_json, print_table, say, warn
 from provenet.cli.fitting import prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.path_files import PathFiles
+from provenet.cli.progress import bar
 from provenet.deadline import Budget
 from provenet.files import check_writable
 from provenet.memory import as_bytes
@@ -59,30 +60,9 @@ def path(
             param_hint="--memory-limit",
         )
     out.mkdir(parents=True, exist_ok=True)
-    console, record = errors(), PathFiles(out)
-    solutions: list[Solution] = []
-    interrupted = False
-    with Progress(console=console, transient=True, disable=json or not console.is_terminal) as progress:
-        bar = progress.add_task("path", total=betas)
-        try:
-            grid, limits = (
-                beta_grid(problem.beta_max, betas, ratio),
-                Limits(solver.tol, solver.max_steps, budget.left()),
-            )
-            for found in along(problem, grid, solver.solver, limits):
-                with kept.writing("path", out):
-                    solutions.append(found)
-                    record.add(_row(found))
-                progress.advance(bar)
-        except KeyboardInterrupt:  # between two solutions
-            if not solutions:
-                raise
-            interrupted = True
-    record.finish()
-    stopped = interrupted or solutions[-1].status is Status.INTERRUPTED
-    if stopped or len(solutions) < betas:
-        how = "interrupted" if stopped else "out of time"
-        warn(f"{how} after {len(solutions)} of {betas} values of beta; those are written.")
+    record = PathFiles(out)
+    grid, limits = beta_grid(problem.beta_max, betas, ratio), Limits(solver.tol, solver.max_steps, budget.left())
+    solutions = _solved(along(problem, grid, solver.solver, limits), record, betas, quiet=json)
     about = {
         "solution": solutions[-1],
         "classes": getattr(fitting.estimator, "classes_", None),
@@ -99,6 +79,29 @@ def path(
         say(f"path    {record.table}" + ("" if page is None else f"\nreport  {page}"))
     if page is None or len(solutions) < betas or not all(s.certificate.holds(solver.tol) for s in solutions):
         raise typer.Exit(FAILED)
+
+
+def _solved(found: Iterator[Solution], record: PathFiles, betas: int, quiet: bool) -> list[Solution]:
+    """All that are found, each written at once, until Ctrl-C or the time ends it."""
+    solutions, interrupted = list[Solution](), False
+    with bar(MofNCompleteColumn(), TimeRemainingColumn(), quiet=quiet) as progress:
+        task = progress.add_task("path", total=betas)
+        try:
+            for solution in found:
+                with kept.writing("path", record.folder):
+                    solutions.append(solution)
+                    record.add(_row(solution))
+                progress.advance(task)
+        except KeyboardInterrupt:  # between two solutions
+            if not solutions:
+                raise
+            interrupted = True
+    record.finish()
+    stopped = interrupted or solutions[-1].status is Status.INTERRUPTED
+    if stopped or len(solutions) < betas:
+        how = "interrupted" if stopped else "out of time"
+        warn(f"{how} after {len(solutions)} of {betas} values of beta; those are written.")
+    return solutions
 
 
 def spread(values: Sequence[Any], most: int) -> list[Any]:
