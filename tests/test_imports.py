@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -88,3 +89,27 @@ def test_nothing_is_ever_unpickled() -> None:
 
 def test_a_wrong_direction_is_seen() -> None:
     assert imported_rooms("from provenet import nn as modules\ndef f():\n    import provenet.cli.app") == {"nn", "cli"}
+
+
+def imported_at_once(path: Path) -> set[str]:
+    """The package's files that a file imports when it is imported itself, as dotted names."""
+    known = {name_of(other) for other in FILES}
+    found = {
+        name
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, (ast.Import, ast.ImportFrom))
+        for name in imported_modules(ast.unparse(node))
+    }
+    return {name if name in known else name.rpartition(".")[0] for name in found} & known
+
+
+def name_of(path: Path) -> str:
+    return ".".join(("provenet", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+def test_no_file_waits_for_itself() -> None:
+    """Files of one room, too, are imported one after the other, never in a circle."""
+    order = TopologicalSorter({name_of(path): imported_at_once(path) for path in FILES})
+    assert list(order.static_order())
+    with pytest.raises(CycleError):
+        list(TopologicalSorter({"a": {"b"}, "b": {"a"}}).static_order())

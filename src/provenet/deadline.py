@@ -14,8 +14,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from numbers import Real
 from typing import TypeVar
 
 from provenet.ranks.context import current, least
@@ -27,6 +28,7 @@ SPEED = 2e9  # multiply-adds a second that factorisations reach at least, on one
 _PATIENCE = 0.2  # seconds that work in parts may take beyond a deadline, all of it,
 _MOMENT = 0.02  # but for what is done in a moment
 _SHOWN = 0.05  # of the time left, or `_PATIENCE`: what it gets to show its pace
+_SHORTEST = 1e-3  # seconds: each part of a budget has an answer, if a poor one
 
 
 class TooLong(Exception):
@@ -102,3 +104,24 @@ def need(work: float) -> None:
     """Raises `TooLong` where so many multiply-adds are not affordable: the method ends at the best point seen."""
     if not affords(work):
         raise TooLong
+
+
+class Budget:
+    """``seconds`` from now on for work of several parts: gates, folds, all values of β; None: as many as it takes."""
+
+    def __init__(self, seconds: float | None) -> None:
+        if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, Real) or not seconds > 0):
+            raise ValueError(f"max_seconds: it must be a positive number, got {seconds!r}.")
+        self.ends = None if seconds is None else time.perf_counter() + seconds
+
+    def left(self, parts: int = 1) -> float | None:
+        """For the next of so many parts with equal rights."""
+        return None if self.ends is None else max((self.ends - time.perf_counter()) / parts, _SHORTEST)
+
+    def within(self) -> AbstractContextManager[None]:
+        """What is done in here knows how much time is left."""
+        return within(self.left())
+
+    @property
+    def over(self) -> bool:
+        return self.ends is not None and time.perf_counter() >= self.ends

@@ -94,6 +94,17 @@ def read_regular(path: Path, links: bool = True) -> bytes:
         return file.read(size)
 
 
+def whole_lines(path: Path) -> list[str]:
+    """Of a file that lines are added to, none where there is no file; a last one that was cut off, when who wrote it
+    was killed, is removed."""
+    if not path.exists():
+        return []
+    whole, _, rest = path.read_text(encoding="utf-8").rpartition("\n")
+    if rest:
+        path.write_text(whole + "\n" if whole else "", encoding="utf-8")
+    return whole.splitlines()
+
+
 def flush_directory(folder: Path) -> None:
     """Make a rename itself durable, where the system knows how."""
     if os.name == "nt":

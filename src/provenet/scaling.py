@@ -15,7 +15,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from provenet.nn import Standardised, TwoLayer
-from provenet.nn.standardised import along
+from provenet.nn.base import along
 from provenet.ranks import Whole
 
 _CONSTANT = 16 * torch.finfo(torch.float64).eps  # of the largest number: a spread below is rounding

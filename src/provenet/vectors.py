@@ -1,4 +1,4 @@
-"""Vectors on the last axis."""
+"""Unit vectors on the last axis, and the powers of two and four that numbers are divided by without rounding."""
 
 from __future__ import annotations
 
@@ -24,6 +24,13 @@ def power_of_two(values: Tensor) -> float:
     if not 0 < largest < math.inf:
         return 1.0
     return 2.0 ** min(max(math.frexp(largest)[1], -_EXPONENT), _EXPONENT)
+
+
+def power_of_four(size: float) -> float:
+    """The power of four next to ``size``; 1 for nothing to scale."""
+    if not size > 0:
+        return 1.0
+    return 4.0 ** min(math.frexp(size)[1] // 2, 511)  # 4⁵¹² would overflow
 
 
 def times_power_of_two(values: Tensor, exponent: Tensor | int) -> Tensor:

@@ -31,7 +31,7 @@ WHO = {
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     told: list[Record] = []
-    assert not run([CORNERS, PLAIN], Records(file, Record), Setup(2, 0.0, WHO), told.append)
+    assert not run([CORNERS, PLAIN], Records(file, Record), Setup(2, 1e-9, WHO), told.append)
     assert not told
     assert run([CORNERS], Records(file, Record), Setup(1, who=WHO), told.append)
     assert [record.who for record in told] == list(WHO)

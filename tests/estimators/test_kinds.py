@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import KFold
 
 import provenet as pn
+from provenet.deadline import Budget
 from provenet.estimators import search as search_module
 from provenet.estimators import stand_ins, trained_folds
-from provenet.estimators.budget import Budget
 from provenet.estimators.choice import Candidate
 from provenet.report import report
 

@@ -16,6 +16,7 @@ from provenet.formulation import formulate
 from provenet.gauges import LineNorm, NuclearNorm, SignNorm
 from provenet.gauges.prox.mixed import MOST_SIGNS, gauge_of, norms, signs
 from provenet.io.model import SavedModel
+from provenet.io.reading import read_model
 from provenet.nn import MLP
 from provenet.operators import Lifted, MLPOperator
 from provenet.proofs.independent import second_opinion
@@ -303,10 +304,10 @@ def test_a_folder_whose_norms_are_not_its_certificate_s_is_refused():
     solution = pn.solve(formulate("mlp", *data(), gates=3, beta=1.0, penalty=(1, 2)))
     model = SavedModel.of(solution.problem, solution.network(), solution.certificate)
     told = model.certificate.to_dict()
-    assert SavedModel.read(model.header(), model.tensors(), told).statement.penalty == (1, 2)
+    assert read_model(model.header(), model.tensors(), told).statement.penalty == (1, 2)
     for wrong, words in (([2, 2], "its certificate"), ([1, 3], "penalty"), ("12", "expected list"), ([1], "penalty")):
         with pytest.raises(ValueError, match=words):
-            SavedModel.read(model.header(), model.tensors(), told | {"penalty": wrong})
+            read_model(model.header(), model.tensors(), told | {"penalty": wrong})
 
 
 @pytest.mark.parametrize("pair", [*COMPUTABLE, *HARD])

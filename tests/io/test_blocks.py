@@ -10,7 +10,7 @@ import torch
 
 import provenet as pn
 from provenet.blocks import BLOCKS
-from provenet.io import folder, load, problem_of, save
+from provenet.io import folder, load, posed_data, save
 from provenet.testing.examples import EXAMPLES
 
 EVERY = [example for name in BLOCKS for example in EXAMPLES[name]]
@@ -29,7 +29,7 @@ def test_a_model_of_every_block_comes_back(example, activation, tmp_path):
     assert loaded.sample_shape_ == X.shape[1:]
     assert loaded.n_features_in_ == fitted.n_features_in_
     np.testing.assert_array_equal(loaded.predict(X, **masked), fitted.predict(X, **masked))
-    problem = problem_of(loaded, X, Y, mask=mask)
+    problem = loaded.saved_.problem(*posed_data(loaded, X, Y, mask=mask))
     assert loaded.saved_.data_differences(problem) == []
     assert problem.program.operator.stack_shape == fitted.solution_.problem.program.operator.stack_shape
     assert pn.certify(problem, loaded.network_, tol=1e-3) == fitted.certificate_

@@ -123,7 +123,7 @@ def test_the_command_line_runs_under_torchrun(tmp_path: Path, driver: ModuleType
     assert told["beta_search"]["reason"] is None
     assert told["certificate"]["free_intercept"] is True
     saved = pn.load(tmp_path / "model")
-    problem = pn.io.estimators.problem_of(saved, driver.X, driver.LABELS.astype(float))
+    problem = saved.saved_.problem(*pn.io.posed_data(saved, driver.X, driver.LABELS.astype(float)))
     assert saved.saved_.data_differences(problem) == []
     assert pn.certify(problem, saved.network_, tol=1e-3).status == "certified"
     assert not (tmp_path / "model.snapshots").exists()

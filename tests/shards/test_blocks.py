@@ -50,8 +50,7 @@ def in_small_shards(problem: Problem, rows: int, kept: int = 8) -> Problem:
             return kept
 
     plan = Small(problem.memory.sizes, problem.memory.limit, rows)
-    shape = tuple(problem.loss.target.shape)
-    operator = _operator(problem.on_data, problem.gates, problem.units.x, plan, shape)
+    operator = _operator(problem.on_data, plan, problem.gates, problem.units.x)
     return replace(problem, memory=plan, program=replace(problem.program, operator=operator))
 
 

@@ -13,7 +13,7 @@ import torch
 
 import provenet as pn
 from provenet import batches, memory
-from provenet.io.estimators import problem_of
+from provenet.io import posed_data
 from provenet.io.fingerprint import fingerprint
 from provenet.memory.plan import MemoryPlan, Sizes
 from provenet.operators.wrappers.shards import ShardedOperator
@@ -164,7 +164,7 @@ def test_a_regressor_and_saving_it(tmp_path: Path) -> None:
     pn.save(found, tmp_path / "model")
     again = pn.load(tmp_path / "model")
     assert np.array_equal(again.predict(X), found.predict(X))
-    whole = problem_of(again, X, X[:, :2])  # standardised by the fit's own means and scales
+    whole = again.saved_.problem(*posed_data(again, X, X[:, :2]))  # standardised by the fit's own means and scales
     assert fingerprint(whole) == again.saved_.data
     assert pn.certify(whole, again.network_).primal == pytest.approx(found.certificate_.primal)
     assert again.memory_limit == "14MB"

@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from provenet.bench.entrants import Make, entrants
 from provenet.bench.records import Record, Records
 from provenet.bench.tables import Split, Table
+from provenet.deadline import Budget
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ def run(
 
     One thread, so that times can be compared; they are of the processor, not of the clock on the wall.
     """
-    chosen, began = list(tables), time.perf_counter()
+    chosen, budget = list(tables), Budget(setup.max_seconds)
     with threadpool_limits(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for seed in range(setup.splits):
@@ -40,7 +41,7 @@ def run(
                 for who, make in (setup.who or entrants(table.task)).items():
                     if (table.name, seed, who) in records:
                         continue
-                    if setup.max_seconds is not None and time.perf_counter() - began > setup.max_seconds:
+                    if budget.over:
                         return False
                     records.add(record := _judge(table, seed, split, who, make))
                     if tell is not None:

@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 import warnings
-from collections.abc import Callable
 from datetime import date
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +23,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 import provenet as pn
+from provenet.bench.clock import timed
 
 BUNDLED = {"iris": load_iris, "wine": load_wine, "breast cancer": load_breast_cancer, "digits": load_digits}
 ALPHAS = [1e-4, 1e-3, 1e-2, 1e-1]
@@ -42,37 +40,23 @@ def table(name: str, folder: Path | None) -> tuple[np.ndarray, np.ndarray]:
     return StandardScaler().fit_transform(X), y
 
 
-def seconds(fit: Callable[[], Any]) -> tuple[float, Any]:
-    """Processor seconds, and what was fitted."""
-    began = time.process_time()
-    fitted = fit()
-    return time.process_time() - began, fitted
-
-
 def one_fit(X: np.ndarray, y: np.ndarray) -> list[str]:
-    theirs, _ = seconds(lambda: MLPClassifier(max_iter=500, random_state=0).fit(X, y))
+    theirs, _ = timed(lambda: MLPClassifier(max_iter=500, random_state=0).fit(X, y))
     cells = [f"{theirs:.2f}"]
     for tol in (1e-3, 1e-4):
         estimator = pn.ProvenClassifier(tol=tol)
-        ours, model = seconds(partial(estimator.fit, X, y))
+        ours, model = timed(partial(estimator.fit, X, y))
         cells += [f"{ours:.2f}", f"{ours / theirs:.2f}", f"{model.certificate_.relative_gap:.0e}"]
     return cells
 
 
 def search(X: np.ndarray, y: np.ndarray) -> list[str]:
     model = MLPClassifier(max_iter=500, random_state=0)
-    theirs, grid = seconds(lambda: GridSearchCV(model, {"alpha": ALPHAS}, cv=5).fit(X, y))
-    ours, found = seconds(lambda: pn.ProvenClassifierCV().fit(X, y))
+    theirs, grid = timed(lambda: GridSearchCV(model, {"alpha": ALPHAS}, cv=5).fit(X, y))
+    ours, found = timed(lambda: pn.ProvenClassifierCV().fit(X, y))
     best = 100 * np.nanmax(found.cv_results_["mean_test_score"])
-    tried = f"{len(found.betas_)}"
-    return [
-        f"{theirs:.1f}",
-        f"{ours:.1f}",
-        f"{ours / theirs:.2f}",
-        tried,
-        f"{best:.1f}",
-        f"{100 * grid.best_score_:.1f}",
-    ]
+    scores = f"{best:.1f}", f"{100 * grid.best_score_:.1f}"
+    return [f"{theirs:.1f}", f"{ours:.1f}", f"{ours / theirs:.2f}", str(len(found.betas_)), *scores]
 
 
 def main() -> None:

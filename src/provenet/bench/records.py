@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from provenet.files import whole_lines
+
 
 @dataclass(frozen=True)
 class Record:
@@ -60,16 +62,10 @@ class Records(Generic[R]):
 
 
 def _read(file: Path, kind: type[R]) -> Iterator[R]:
-    """Every whole line; the last one may have been cut off when a run was stopped, and is done again."""
-    if not file.exists():
-        return
-    text = file.read_text(encoding="utf-8")
-    whole, _, rest = text.rpartition("\n")
-    if rest:
-        file.write_text(whole + "\n" if whole else "", encoding="utf-8")
+    """A last one that was cut off when a run was stopped is done again."""
     described: Any = kind
     names = {field.name for field in fields(described)}
-    for number, line in enumerate(whole.splitlines(), 1):
+    for number, line in enumerate(whole_lines(file), 1):
         try:
             said = json.loads(line)
             yield kind(**{name: value for name, value in said.items() if name in names})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from provenet.bench.speed.page import machine, page, times
 from provenet.bench.speed.plot import draw
 from provenet.bench.speed.standings import Standing
 from provenet.cli.console import say, warn
+from provenet.deadline import Budget
 from provenet.io.folder import write_atomically
 
 
@@ -54,11 +54,11 @@ def speed(
 def operators(out: Path, max_seconds: float | None, quiet: bool) -> tuple[bool, list[Any]]:
     """What A and A* on neurons cost, over the bare matrix products and FFTs; one row a block, activation and way."""
     records = Records(out / "operators.jsonl", costs_of.Cost)
-    began, complete = time.perf_counter(), True
+    budget, complete = Budget(max_seconds), True
     for work in costs_of.rows():
         if work.is_in(records):
             continue
-        if max_seconds is not None and time.perf_counter() - began > max_seconds:
+        if budget.over:
             complete = False
             break
         for cost in work.costs():

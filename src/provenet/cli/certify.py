@@ -10,19 +10,15 @@ import typer
 
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, print_certificate, print_json, say, warn
-from provenet.cli.foreign import CLASSES, certify_file, write_better
+from provenet.cli.foreign import CLASSES, OfTraining, certify_file, write_better
 from provenet.cli.groups import FromFile, OfBlock, grouped
 from provenet.cli.models import load_for, source_of
 from provenet.cli.rejudged import rejudged
 from provenet.cli.subject import print_subject, subject
 from provenet.io import load_model, posed_data
-from provenet.losses import LOSSES
-from provenet.statement import Statement
 
-_OF_FILES = (  # options that a model folder answers by itself
-    *({option.name for option in (*fields(FromFile), *fields(OfBlock))} - {"data", "header"}),
-    *("loss", "beta", "mean", "delta", "activation", "sharpen", "improved", "bias"),
-)
+_OF_FILES = {each.name for group in (FromFile, OfBlock, OfTraining) for each in fields(group)} - {"data", "header"}
+"""Options that a model folder answers by itself."""
 
 
 @grouped
@@ -34,27 +30,9 @@ def certify(
     ],
     file: FromFile,
     block: OfBlock,
+    training: OfTraining,
     tol: Annotated[
         float | None, typer.Option(callback=o.a_gap, help="The relative gap to hold. (default: that of the fit)")
-    ] = None,
-    loss: Annotated[
-        str | None,
-        typer.Option(callback=o.known_loss, help=f"Of a state dict: what it was trained with: {', '.join(LOSSES)}."),
-    ] = None,
-    beta: Annotated[
-        float | None, typer.Option(callback=o.positive, help="Of a state dict: the weight decay it was trained with.")
-    ] = None,
-    mean: Annotated[bool, typer.Option("--mean", help="Of a state dict: its loss was a mean, not a sum.")] = False,
-    delta: o.Delta = 1.0,
-    activation: o.ActivationOption = "relu",
-    sharpen: Annotated[
-        float | None,
-        typer.Option(callback=o.positive, help="Seconds to look for a better bound by solving the problem."),
-    ] = None,
-    bias: Annotated[o.Bias, typer.Option(help="Of a state dict: whether its last bias was penalised.")] = "free",
-    improved: Annotated[
-        Path | None,
-        typer.Option(dir_okay=False, help="Write a better network, if one is found, to this .safetensors file."),
     ] = None,
     json: o.Json = False,
 ) -> None:
@@ -70,41 +48,37 @@ def certify(
 
     Example: provenet certify net.safetensors iris.csv --target species --loss softmax --beta 0.1
     """
-    if model.is_dir():
-        for name in _OF_FILES:
+    if not model.is_dir():
+        holds = _certify_file(model, file, block, training, tol, json)
+    else:
+        for name in sorted(_OF_FILES):
             o.refuse_if_given(context, name, "a model folder has its own; it goes with a state dict.")
-        _certify_folder(model, file.data, tol, file.header, json)
-        return
-    if loss is None or beta is None:
-        raise typer.BadParameter(
-            "a state dict does not say how it was trained; give both.", param_hint="--loss, --beta"
-        )
-    statement = Statement.of(
-        block.chosen(file),
-        loss,
-        beta,
-        activation=activation,
-        readout=block.readout,
-        loss_settings={"delta": delta} if loss == "huber" else {},
-    )
-    dataset = file.load("classification" if loss in CLASSES else "regression")
-    asked: dict[str, Any] = {"mean": mean, "tol": tol or 1e-4, "sharpen": sharpen or 0.0, "bias": bias}
-    certificate = certify_file(model, dataset, file.data, statement, **asked)
+        holds = _certify_folder(model, file.data, tol, file.header, json)
+    if not json:
+        say("The certificate holds." if holds else "The certificate does NOT hold to this tolerance.")
+    if not holds:
+        raise typer.Exit(FAILED)
+
+
+def _certify_file(
+    model: Path, file: FromFile, block: OfBlock, training: OfTraining, tol: float | None, json: bool
+) -> bool:
+    statement, improved = training.statement(block.chosen(file), block.readout), training.improved
+    dataset = file.load("classification" if statement.loss.name in CLASSES else "regression")
+    certificate = certify_file(model, dataset, file.data, statement, training, tol or 1e-4)
     found = improved is not None and write_better(model, certificate, improved, dataset.X.shape[1:])
     holds = certificate.holds(certificate.tol)
     if json:
         written = str(improved) if found else None
         print_json({"holds": holds, "certificate": certificate.to_dict(), "improved": written})
-    else:
-        print_certificate(certificate)
-        if improved is not None:
-            say(f"better  {improved}" if found else "No better network was found, which proves nothing.")
-        _say_whether(holds)
-    if not holds:
-        raise typer.Exit(FAILED)
+        return holds
+    print_certificate(certificate)
+    if improved is not None:
+        say(f"better  {improved}" if found else "No better network was found, which proves nothing.")
+    return holds
 
 
-def _certify_folder(folder: Path, data: Path, tol: float | None, header: bool | None, json: bool) -> None:
+def _certify_folder(folder: Path, data: Path, tol: float | None, header: bool | None, json: bool) -> bool:
     model, estimator = load_model(folder)
     source = source_of(model, estimator, data)
     task = str(model.source.get("task", "auto"))
@@ -129,20 +103,14 @@ def _certify_folder(folder: Path, data: Path, tol: float | None, header: bool | 
             "data_differences": found.differences,
         }
         print_json(answer)
-    else:
-        print_subject(about)
-        print_certificate(certificate)
-        says = second.exact or second.relative_gap <= certificate.tol
-        rough = "" if says else ", by a rougher bound, which neither confirms nor denies"
-        say(f"independent check: relative gap {second.relative_gap:.3e}{rough}")
-        for difference in found.differences:
-            warn(f"these are other data than those of the fit: {difference}.")
-        for contradiction in found.contradictions:
-            warn(f"the stored certificate is wrong: {contradiction}.")
-        _say_whether(found.holds)
-    if not found.holds:
-        raise typer.Exit(FAILED)
-
-
-def _say_whether(holds: bool) -> None:
-    say("The certificate holds." if holds else "The certificate does NOT hold to this tolerance.")
+        return found.holds
+    print_subject(about)
+    print_certificate(certificate)
+    says = second.exact or second.relative_gap <= certificate.tol
+    rough = "" if says else ", by a rougher bound, which neither confirms nor denies"
+    say(f"independent check: relative gap {second.relative_gap:.3e}{rough}")
+    for difference in found.differences:
+        warn(f"these are other data than those of the fit: {difference}.")
+    for contradiction in found.contradictions:
+        warn(f"the stored certificate is wrong: {contradiction}.")
+    return found.holds

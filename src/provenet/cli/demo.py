@@ -10,7 +10,7 @@ from sklearn.model_selection import train_test_split
 
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, print_json, print_table, say
-from provenet.cli.fit import train
+from provenet.cli.training import train
 from provenet.data.demo import digits, spiral
 from provenet.estimators import ProvenClassifier
 from provenet.io import save
@@ -43,7 +43,7 @@ def demo(
 def _run(name: str, X: Any, y: Any, estimator: ProvenClassifier, out: Path, quiet: bool) -> dict[str, Any]:
     """Train on four fifths, judge on the rest."""
     X, X_test, y, y_test = train_test_split(X, y, test_size=0.2, stratify=y, random_state=0)
-    train(estimator, X, y, None, quiet, name)
+    train(estimator, (X, y, None, None), name, quiet=quiet)
     save(estimator, out)
     page = write_report(
         estimator,

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
 from provenet.cli import kept
 from provenet.cli import options as o
 from provenet.cli.console import errors, print_json, say, warn
+from provenet.cli.groups import grouped
+from provenet.cli.progress import bar
 from provenet.embeddings import Embedding
 from provenet.embeddings import embed as embed_samples
 from provenet.embeddings.sources import has_test
@@ -21,6 +24,31 @@ TEST = "test"  # the test part of a set, within its embedding
 _EVERY = 80  # batches between two lines off a terminal
 
 
+@dataclass(frozen=True)
+class OfSamples:
+    """What is embedded, and how it is read."""
+
+    size: Annotated[int | None, typer.Option(min=1, help="Bring images to so many pixels each way.")] = None
+    tokens: Annotated[int | None, typer.Option(min=1, help="Cut and pad texts to so many. (default: 32)")] = None
+    column: Annotated[str | None, typer.Option(help="The column of a CSV file that holds the texts.")] = None
+    label: Annotated[str | None, typer.Option(help="The column of a CSV file that holds the labels.")] = None
+    limit: Annotated[int | None, typer.Option(min=1, help="The first so many samples of each part only.")] = None
+    batch_size: Annotated[int, typer.Option("--batch", min=1, help="Samples that the backbone gets at a time.")] = 8
+    strict: Annotated[bool, typer.Option("--strict", help="A picture that cannot be read is an error.")] = False
+    seed: Annotated[int, typer.Option(min=0, help="Which samples a PCA is of.")] = 0
+
+
+@dataclass(frozen=True)
+class OfReduction:
+    """What becomes of the tokens."""
+
+    pool: Annotated[int | None, typer.Option(min=1, help="Average the grid to so many cells each way.")] = None
+    features: Annotated[int | None, typer.Option(min=1, help="Average features to so many.")] = None
+    pca: Annotated[int | None, typer.Option(min=1, help="Project features to so many, by a PCA that is kept.")] = None
+    like: Annotated[Path | None, typer.Option(help="Reduce tokens as this embedding's: for test samples.")] = None
+
+
+@grouped
 def embed(
     data: Annotated[
         Path,
@@ -32,21 +60,11 @@ def embed(
     backbone: Annotated[
         str, typer.Option(help="efficientnet-lite0, …1, …2, all-minilm, timm:NAME, or hf:NAME (or a folder).")
     ],
+    samples: OfSamples,
+    reduction: OfReduction,
     out: Annotated[Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the embedding.")] = Path(
         "embedding"
     ),
-    size: Annotated[int | None, typer.Option(min=1, help="Bring images to so many pixels each way.")] = None,
-    tokens: Annotated[int | None, typer.Option(min=1, help="Cut and pad texts to so many. (default: 32)")] = None,
-    column: Annotated[str | None, typer.Option(help="The column of a CSV file that holds the texts.")] = None,
-    label: Annotated[str | None, typer.Option(help="The column of a CSV file that holds the labels.")] = None,
-    pool: Annotated[int | None, typer.Option(min=1, help="Average the grid to so many cells each way.")] = None,
-    features: Annotated[int | None, typer.Option(min=1, help="Average features to so many.")] = None,
-    pca: Annotated[int | None, typer.Option(min=1, help="Project features to so many, by a PCA that is kept.")] = None,
-    like: Annotated[Path | None, typer.Option(help="Reduce tokens as this embedding's: for test samples.")] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="The first so many samples of each part only.")] = None,
-    batch: Annotated[int, typer.Option(min=1, help="Samples that the backbone gets at a time.")] = 8,
-    strict: Annotated[bool, typer.Option("--strict", help="A picture that cannot be read is an error.")] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Which samples a PCA is of.")] = 0,
     json: o.Json = False,
 ) -> None:
     """Write token grids of images or texts by a frozen backbone into a folder; it goes on where it was interrupted.
@@ -57,20 +75,10 @@ def embed(
 
     A set with a test part has it embedded alike, in the folder test within.
     """
-    common: dict[str, Any] = {
-        "size": size,
-        "tokens": tokens,
-        "column": column,
-        "label": label,
-        "limit": limit,
-        "batch_size": batch,
-        "strict": strict,
-        "seed": seed,
-    }
-    reduced: dict[str, Any] = {"pool": pool, "features": features, "pca": pca, "like": like}
+    common: dict[str, Any] = asdict(samples)
     try:
         with _bar("samples", json) as show:
-            made = [embed_samples(backbone, data, out, **common, **reduced, progress=show)]
+            made = [embed_samples(backbone, data, out, **common, **asdict(reduction), progress=show)]
         if has_test(data):
             with _bar("test samples", json) as show:
                 inside = out / TEST
@@ -117,7 +125,6 @@ def _bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
 
         yield line
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
+    with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

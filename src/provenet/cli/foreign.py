@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -13,23 +14,56 @@ from torch import nn
 
 from provenet.blocks import Block
 from provenet.certificates import Certificate
+from provenet.cli import options as o
 from provenet.cli.blocks import check_mask
 from provenet.cli.console import warn
 from provenet.data.loading import Dataset
 from provenet.io.weights import named_as, network_of, read_state, write_state
+from provenet.losses import LOSSES
 from provenet.proofs import certify as certify_module
 from provenet.statement import Statement
 
 CLASSES = ("softmax", "logistic")  # losses of labels
 
 
-def certify_file(
-    path: Path, data: Dataset, file: Path, statement: Statement, *, mean: bool, tol: float, sharpen: float, bias: str
-) -> Certificate:
-    """The certificate of the network in ``path`` on the data of ``file``.
+@dataclass(frozen=True)
+class OfTraining:
+    """How a network of a state dict was trained, which a file of weights does not say."""
 
-    ``statement``, ``mean`` and ``bias`` are what a file of weights does not say: how the network was trained.
-    """
+    loss: Annotated[
+        str | None,
+        typer.Option(callback=o.known_loss, help=f"Of a state dict: what it was trained with: {', '.join(LOSSES)}."),
+    ] = None
+    beta: Annotated[
+        float | None, typer.Option(callback=o.positive, help="Of a state dict: the weight decay it was trained with.")
+    ] = None
+    mean: Annotated[bool, typer.Option("--mean", help="Of a state dict: its loss was a mean, not a sum.")] = False
+    delta: o.Delta = 1.0
+    activation: o.ActivationOption = "relu"
+    sharpen: Annotated[
+        float | None,
+        typer.Option(callback=o.positive, help="Seconds to look for a better bound by solving the problem."),
+    ] = None
+    bias: Annotated[o.Bias, typer.Option(help="Of a state dict: whether its last bias was penalised.")] = "free"
+    improved: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="Write a better network, if one is found, to this .safetensors file."),
+    ] = None
+
+    def statement(self, block: Block, readout: str) -> Statement:
+        if self.loss is None or self.beta is None:
+            raise typer.BadParameter(
+                "a state dict does not say how it was trained; give both.", param_hint="--loss, --beta"
+            )
+        settings = {"delta": self.delta} if self.loss == "huber" else {}
+        more: dict[str, Any] = {"activation": self.activation, "readout": readout, "loss_settings": settings}
+        return Statement.of(block, self.loss, self.beta, **more)
+
+
+def certify_file(
+    path: Path, data: Dataset, file: Path, statement: Statement, training: OfTraining, tol: float
+) -> Certificate:
+    """The certificate of the network in ``path`` on the data of ``file``."""
     assert data.y is not None
     y = _labels(file, data.y) if statement.loss.name in CLASSES else data.y.astype(np.float64)
     check_mask(file, statement.block, data.mask)
@@ -44,11 +78,11 @@ def certify_file(
         tol=tol,
         loss=statement.loss,
         beta=statement.beta,
-        mean=mean,
+        mean=training.mean,
         sample_weight=data.weight,
         loss_settings=dict(statement.loss_settings),
-        sharpen=sharpen,
-        bias=bias,
+        sharpen=training.sharpen or 0.0,
+        bias=training.bias,
     )
 
 

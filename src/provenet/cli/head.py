@@ -2,45 +2,63 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 
 from provenet.cli import kept
 from provenet.cli import options as o
-from provenet.cli.console import FAILED, errors, print_json, say
+from provenet.cli.console import FAILED, print_json, say
 from provenet.cli.embed import TEST
+from provenet.cli.groups import grouped
+from provenet.cli.progress import bar
 from provenet.embeddings.embedding import ABOUT
 from provenet.heads import Row, compare, score
 from provenet.heads.kinds import head_names
 
 
+@dataclass(frozen=True)
+class Asked:
+    """Which heads are compared, by what, and how far each is solved."""
+
+    heads: Annotated[
+        str, typer.Option(help="Names with commas between them, such as linear,mixer-gated; quick, or all.")
+    ] = "quick"
+    validation: Annotated[
+        str, typer.Option(help="A share of the samples that chooses beta and the head, or an embedding that does.")
+    ] = "0.2"
+    test: Annotated[
+        Path | None, typer.Option(help="An embedding to tell accuracies of. (default: test within EMBEDDING)")
+    ] = None
+    betas: Annotated[int, typer.Option(min=1, help="How many values of beta, from 0.3 beta_max down.")] = 6
+    n_gates: Annotated[int, typer.Option("--gates", min=1, help="Gates of heads that have any.")] = 20
+    tol: o.Tol = 1e-2
+    max_seconds: Annotated[
+        float | None, typer.Option(callback=o.positive, help="A limit of all heads together, shared evenly.")
+    ] = None
+    seed: o.Seed = 0
+
+    def settings(self, embedding: Path) -> dict[str, Any]:
+        """Those of `compare`."""
+        inside = embedding / TEST
+        test = inside if self.test is None and (inside / ABOUT).exists() else self.test
+        read = {"heads": head_names(self.heads), "validation": _share_or_folder(self.validation), "test": test}
+        return asdict(self) | read
+
+
+@grouped
 def head(
     embedding: Annotated[Path, typer.Argument(help="A folder that `provenet embed` wrote.")],
+    asked: Asked,
     out: Annotated[Path, typer.Option("--out", "-o", file_okay=False, help="Folder for the best head.")] = Path(
         "model"
     ),
-    heads: Annotated[
-        str, typer.Option(help="Names with commas between them, such as linear,mixer-gated; quick, or all.")
-    ] = "quick",
-    validation: Annotated[
-        str, typer.Option(help="A share of the samples that chooses beta and the head, or an embedding that does.")
-    ] = "0.2",
-    test: Annotated[
-        Path | None, typer.Option(help="An embedding to tell accuracies of. (default: test within EMBEDDING)")
-    ] = None,
-    betas: Annotated[int, typer.Option(min=1, help="How many values of beta, from 0.3 beta_max down.")] = 6,
-    gates: Annotated[int, typer.Option(min=1, help="Gates of heads that have any.")] = 20,
-    tol: o.Tol = 1e-2,
-    max_seconds: Annotated[
-        float | None, typer.Option(callback=o.positive, help="A limit of all heads together, shared evenly.")
-    ] = None,
     judge: Annotated[
         Path | None, typer.Option(help="Fit nothing: tell how right the head in this folder is on EMBEDDING.")
     ] = None,
-    seed: o.Seed = 0,
     json: o.Json = False,
 ) -> None:
     """Fit heads for a frozen backbone over a path of beta; keep the best by validation, with its certificate.
@@ -53,34 +71,19 @@ def head(
         told = score(judge, embedding)
         print_json(told) if json else say("  ".join(f"{name} {100 * value:.2f} %" for name, value in told.items()))
         return
-    if test is None and (embedding / TEST / ABOUT).exists():
-        test = embedding / TEST
-    console, names = errors(), head_names(heads)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    bar = Progress(*columns, console=console, transient=True, disable=json or not console.is_terminal)
-    task, following = bar.add_task(names[0], total=len(names)), iter((*names[1:], "saving"))
+    settings, progress = asked.settings(embedding), bar(MofNCompleteColumn(), TimeElapsedColumn(), quiet=json)
+    names = settings["heads"]
+    task, following = progress.add_task(names[0], total=len(names)), iter((*names[1:], "saving"))
 
     def show(row: Row) -> None:
-        bar.update(task, advance=1, description=next(following))
+        progress.update(task, advance=1, description=next(following))
         kept.there("heads so far, which the same command goes on with,", out)
         if not json:
             said = f"refused: {row.why}" if row.validation is None else f"validation {100 * row.validation:.2f} %"
-            console.print(f"{row.head}  {said}  {row.seconds:.1f} s", soft_wrap=True, highlight=False)
+            progress.console.print(f"{row.head}  {said}  {row.seconds:.1f} s", soft_wrap=True, highlight=False)
 
-    with bar:
-        found = compare(
-            embedding,
-            heads=names,
-            validation=_share_or_folder(validation),
-            test=test,
-            betas=betas,
-            n_gates=gates,
-            tol=tol,
-            max_seconds=max_seconds,
-            seed=seed,
-            out=out,
-            progress=show,
-        )
+    with progress:
+        found = compare(embedding, **settings, out=out, progress=show)
     if json:
         print_json({"folder": str(out), "best": found.best.head, "rows": [row.to_dict() for row in found]})
     else:

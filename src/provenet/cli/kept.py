@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
+
+from provenet.cli.console import complain
 
 _WRITTEN: dict[str, Path] = {}
 
@@ -22,6 +24,18 @@ def writing(what: str, path: Path) -> Iterator[None]:
     with uninterrupted():
         yield
         _WRITTEN[what] = path
+
+
+def report(what: str, folder: Path, write: Callable[[Path], Path]) -> Path | None:
+    """The report that ``write`` writes into the folder of ``what``; None where it cannot, on a full disk, say: the work
+    itself is safe."""
+    page = folder / "report.html"
+    try:
+        with writing("report", page):
+            return write(page)
+    except OSError as error:
+        complain(f"the report could not be written ({error}); the {what} is in {folder}.")
+        return None
 
 
 def there(what: str, path: Path) -> None:

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import Progress
+from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-from provenet import batches, deadline
+from provenet import batches
 from provenet.cli import kept
 from provenet.cli import options as o
-from provenet.cli.console import FAILED, complain, errors, print_json, print_table, say, warn
+from provenet.cli.console import FAILED, print_json, print_table, say, warn
 from provenet.cli.fitting import prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
 from provenet.cli.path_files import PathFiles
+from provenet.cli.progress import bar
+from provenet.deadline import Budget
 from provenet.files import check_writable
 from provenet.memory import as_bytes
 from provenet.report import write_report
 from provenet.solvers import Limits, Solution, Status
 from provenet.solvers.path import along, beta_grid
 
-_SHORTEST = 0.01  # seconds for the path, where reading has taken all there was
 _MOST_SHOWN = 200  # points of a path in the report and on the screen; the files have all
 
 
@@ -48,31 +48,50 @@ def path(
 
     Example: provenet path iris.csv --target species --betas 15 --out iris-path
     """
-    began = time.perf_counter()
+    budget = Budget(solver.max_seconds)
     check_writable(out)
     fitting = prepare(context, file, task, block, network, solver)
     context.with_resource(batches.within(as_bytes(solver.memory_limit)))
-    with deadline.within(_left(solver.max_seconds, began)):
+    with budget.within():
         problem = fitting.problem()
     if problem.memory is not None:
         raise typer.BadParameter(
             f"{file.data.name} would be gone over in shards, again for each beta; fit at one beta, or allow more.",
             param_hint="--memory-limit",
         )
-    left = _left(solver.max_seconds, began)
     out.mkdir(parents=True, exist_ok=True)
-    console, record = errors(), PathFiles(out)
-    solutions: list[Solution] = []
-    interrupted = False
-    with Progress(console=console, transient=True, disable=json or not console.is_terminal) as progress:
-        bar = progress.add_task("path", total=betas)
+    record = PathFiles(out)
+    grid, limits = beta_grid(problem.beta_max, betas, ratio), Limits(solver.tol, solver.max_steps, budget.left())
+    solutions = _solved(along(problem, grid, solver.solver, limits), record, betas, quiet=json)
+    about = {
+        "solution": solutions[-1],
+        "classes": getattr(fitting.estimator, "classes_", None),
+        "feature_names": fitting.feature_names,
+        "source": fitting.named,
+        "path": spread(solutions, _MOST_SHOWN),
+    }
+    rows, page = record.rows, kept.report("path", out, lambda page: write_report(page, **about))
+    if json:
+        shown = None if page is None else str(page)
+        print_json({"folder": str(out), "report": shown, "beta_max": problem.beta_max, "path": rows})
+    else:
+        _print(spread(rows, _MOST_SHOWN))
+        say(f"path    {record.table}" + ("" if page is None else f"\nreport  {page}"))
+    if page is None or len(solutions) < betas or not all(s.certificate.holds(solver.tol) for s in solutions):
+        raise typer.Exit(FAILED)
+
+
+def _solved(found: Iterator[Solution], record: PathFiles, betas: int, quiet: bool) -> list[Solution]:
+    """All that are found, each written at once, until Ctrl-C or the time ends it."""
+    solutions, interrupted = list[Solution](), False
+    with bar(MofNCompleteColumn(), TimeRemainingColumn(), quiet=quiet) as progress:
+        task = progress.add_task("path", total=betas)
         try:
-            grid, limits = beta_grid(problem.beta_max, betas, ratio), Limits(solver.tol, solver.max_steps, left)
-            for found in along(problem, grid, solver.solver, limits):
-                with kept.writing("path", out):
-                    solutions.append(found)
-                    record.add(_row(found))
-                progress.advance(bar)
+            for solution in found:
+                with kept.writing("path", record.folder):
+                    solutions.append(solution)
+                    record.add(_row(solution))
+                progress.advance(task)
         except KeyboardInterrupt:  # between two solutions
             if not solutions:
                 raise
@@ -82,32 +101,7 @@ def path(
     if stopped or len(solutions) < betas:
         how = "interrupted" if stopped else "out of time"
         warn(f"{how} after {len(solutions)} of {betas} values of beta; those are written.")
-    rows, page, failed = record.rows, None, False
-    try:
-        with kept.writing("report", out / "report.html"):
-            page = write_report(
-                out / "report.html",
-                solution=solutions[-1],
-                classes=getattr(fitting.estimator, "classes_", None),
-                feature_names=fitting.feature_names,
-                source=fitting.named,
-                path=spread(solutions, _MOST_SHOWN),
-            )
-    except OSError as error:
-        complain(f"the report could not be written ({error}); the path is in {out}.")
-        failed = True
-    if json:
-        shown = None if page is None else str(page)
-        print_json({"folder": str(out), "report": shown, "beta_max": problem.beta_max, "path": rows})
-    else:
-        _print(spread(rows, _MOST_SHOWN))
-        say(f"path    {record.table}" + ("" if page is None else f"\nreport  {page}"))
-    if failed or len(solutions) < betas or not all(s.certificate.holds(solver.tol) for s in solutions):
-        raise typer.Exit(FAILED)
-
-
-def _left(max_seconds: float | None, began: float) -> float | None:
-    return None if max_seconds is None else max(max_seconds - (time.perf_counter() - began), _SHORTEST)
+    return solutions
 
 
 def spread(values: Sequence[Any], most: int) -> list[Any]:

@@ -17,7 +17,7 @@ class PathFiles:
     """The first row replaces what an earlier path left; each one more is in path.csv at once, in path.json soon."""
 
     def __init__(self, folder: Path) -> None:
-        self.table, self.record = folder / "path.csv", folder / "path.json"
+        self.folder, self.table, self.record = folder, folder / "path.csv", folder / "path.json"
         self.rows: list[dict[str, Any]] = []
         self._due = 0.0
 

@@ -1,4 +1,4 @@
-"""A bar that fills as the gap falls, or as a search over β goes on."""
+"""Bars on a terminal: one that fills as the gap falls, or as a search over β goes on."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
 from provenet.cli.console import errors
 from provenet.solvers import Record
@@ -25,12 +25,17 @@ class Bar:
     count: Callable[[float, str], None]
 
 
+def bar(*columns: ProgressColumn, quiet: bool = False) -> Progress:
+    """A name, a bar and these columns; nothing off a terminal, or if quiet."""
+    console = errors()
+    shown = (TextColumn("{task.description}"), BarColumn(), *columns)
+    return Progress(*shown, console=console, transient=True, disable=quiet or not console.is_terminal)
+
+
 @contextmanager
 def gap_bar(tol: float, quiet: bool, name: str = "fitting") -> Iterator[Bar]:
     """Nothing off a terminal."""
-    console = errors()
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal) as progress:
+    with bar(TextColumn("{task.fields[told]}"), TimeElapsedColumn(), quiet=quiet) as progress:
         task = progress.add_task(name, total=1.0, told="")
         first: list[float] = []
         searching = False

@@ -94,15 +94,15 @@ def _part(X: Any, name: str) -> Part:
     return Mapped.of_map(array) or Resident(array, name)
 
 
-def _from_parquet(path: Path, Y: Any, drop: Sequence[str] = ()) -> tuple[Shards, Any]:
+def _from_parquet(path: Path, Y: Any) -> tuple[Shards, Any]:
     names = parquet_columns(path)
     targets = [Y] if isinstance(Y, str) else list(Y) if isinstance(Y, (list, tuple)) else []
     if not targets or not all(isinstance(name, str) for name in targets):
         raise ValueError(f"Y: for {path} it is the name of the target column, or several; it has {', '.join(names)}.")
-    lost = [name for name in (*targets, *drop) if name not in names]
+    lost = [name for name in targets if name not in names]
     if lost:
         raise ValueError(f"Y: {path} has no column {lost[0]!r}; it has {', '.join(names)}.")
-    features = [name for name in names if name not in targets and name not in drop]
+    features = [name for name in names if name not in targets]
     if not features:
         raise ValueError(f"X: {path} has no column beside the targets.")
     part, labels = spooled(parquet_rows(path, features, targets), "row group")

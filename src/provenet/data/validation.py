@@ -16,19 +16,19 @@ _MOST_CLASSES = 10**6
 _LARGE_BYTES = 256 * 2**20  # float32 samples above this stay float32: they are exact in float64 batch by batch
 
 
-def as_samples(X: Any, name: str = "X", finite: bool = True) -> Tensor:
+def as_samples(X: Any, finite: bool = True) -> Tensor:
     """(n, …) float64, finite, not empty, a copy of its own; large float32 samples as they are."""
     tensor = _large_float32(X)
     if tensor is None:
-        tensor = as_tensor(X, name)
+        tensor = as_tensor(X, "X")
         if tensor.data_ptr() == _address(X):
             tensor = tensor.clone()  # what happens to the user's array later must not change the problem
     if tensor.ndim < 2:
-        raise ValueError(f"{name}: samples need at least two dimensions (n, d), got shape {tuple(tensor.shape)}.")
+        raise ValueError(f"X: samples need at least two dimensions (n, d), got shape {tuple(tensor.shape)}.")
     if 0 in tensor.shape:
-        raise ValueError(f"{name}: it is empty, shape {tuple(tensor.shape)}.")
+        raise ValueError(f"X: it is empty, shape {tuple(tensor.shape)}.")
     if finite:
-        check_finite(tensor, name)
+        check_finite(tensor, "X")
     return tensor
 
 
@@ -41,19 +41,17 @@ def _large_float32(X: Any) -> Tensor | None:
     return None
 
 
-def as_mask(mask: Any, shape: tuple[int, ...], name: str = "mask") -> Tensor:
+def as_mask(mask: Any, shape: tuple[int, ...]) -> Tensor:
     """(n, s) bool, at least one token a sample."""
-    tensor = as_tensor(mask, name)
+    tensor = as_tensor(mask, "mask")
     if len(shape) != 3 or tensor.shape != shape[:2]:
-        raise ValueError(
-            f"{name}: for X of shape {tuple(shape)} it needs {tuple(shape[:2])}, got {tuple(tensor.shape)}."
-        )
+        raise ValueError(f"mask: for X of shape {tuple(shape)} it needs {tuple(shape[:2])}, got {tuple(tensor.shape)}.")
     if not bool(((tensor == 0) | (tensor == 1)).all()):
-        raise ValueError(f"{name}: it says which tokens are there: true and false, or ones and zeros.")
+        raise ValueError("mask: it says which tokens are there: true and false, or ones and zeros.")
     there = tensor.bool()
     empty = torch.nonzero(~there.any(1))
     if len(empty):
-        raise ValueError(f"{name}: sample {int(empty[0])} has no token at all ({len(empty)} such samples).")
+        raise ValueError(f"mask: sample {int(empty[0])} has no token at all ({len(empty)} such samples).")
     return there
 
 
@@ -64,57 +62,59 @@ def _address(value: Any) -> int | None:
     return value.__array_interface__["data"][0] if isinstance(value, np.ndarray) else None
 
 
-def as_targets(Y: Any, n: int, loss: str, name: str = "Y", tokens: bool = False, classes: int | None = None) -> Tensor:
+def as_targets(Y: Any, n: int, loss: str, tokens: bool = False, classes: int | None = None) -> Tensor:
     """(n, c), or (n, s, c) with one a token, float64, a copy of its own; labels become one-hot for softmax, of so many
     ``classes``, or as many as there are."""
-    tensor = as_tensor(Y, name).clone()
+    tensor = as_tensor(Y, "Y").clone()
     if tensor.ndim == 0 or tensor.shape[0] != n:
-        raise ValueError(f"{name}: {n} samples need {n} targets, got shape {tuple(tensor.shape)}.")
-    check_finite(tensor, name)
+        raise ValueError(f"Y: {n} samples need {n} targets, got shape {tuple(tensor.shape)}.")
+    check_finite(tensor, "Y")
     labels = 2 if tokens else 1  # dimensions of targets that are labels, or one number each
     if loss == "softmax" and tensor.ndim == labels:
-        tensor = _one_hot(tensor, name, classes)
+        tensor = _one_hot(tensor, classes)
     if tensor.ndim == labels:
         tensor = tensor.unsqueeze(-1)
     if tensor.shape[-1] == 0:
-        raise ValueError(f"{name}: it is empty, shape {tuple(tensor.shape)}.")
+        raise ValueError(f"Y: it is empty, shape {tuple(tensor.shape)}.")
     if loss == "softmax":
-        tensor = _on_simplex(tensor, name)
+        tensor = _on_simplex(tensor)
     if loss == "logistic" and not bool(((tensor == 0) | (tensor == 1)).all()):
-        raise ValueError(f"{name}: logistic targets are zeros and ones.")
+        raise ValueError("Y: logistic targets are zeros and ones.")
     return tensor
 
 
-def as_weights(weight: Any, n: int, name: str = "sample_weight") -> Tensor | None:
+def as_weights(weight: Any, n: int) -> Tensor | None:
     """(n,) float64, not negative, not all zero; None stays None."""
     if weight is None:
         return None
-    tensor = as_tensor(weight, name)
+    tensor = as_tensor(weight, "sample_weight")
     if tensor.shape != (n,):
-        raise ValueError(f"{name}: {n} samples need shape ({n},), got {tuple(tensor.shape)}.")
-    check_finite(tensor, name)
+        raise ValueError(f"sample_weight: {n} samples need shape ({n},), got {tuple(tensor.shape)}.")
+    check_finite(tensor, "sample_weight")
     if bool((tensor < 0).any()):
-        raise ValueError(f"{name}: weights must not be negative.")
+        raise ValueError("sample_weight: weights must not be negative.")
     if not bool((tensor > 0).any()):
-        raise ValueError(f"{name}: all weights are zero, so there is no sample to fit.")
+        raise ValueError("sample_weight: all weights are zero, so there is no sample to fit.")
     if float(tensor[tensor > 0].min() / tensor.max()) < 1e-300:
-        raise ValueError(f"{name}: the smallest positive weight is less than 1e-300 of the largest; make it zero.")
+        raise ValueError(
+            "sample_weight: the smallest positive weight is less than 1e-300 of the largest; make it zero."
+        )
     return tensor
 
 
 @contextmanager
-def in_words(value: Any, name: str = "X") -> Iterator[None]:
+def in_words(value: Any) -> Iterator[None]:
     """Where numpy finds no numbers in here: what is wrong with ``value``, where, and what to do."""
     try:
         yield
     except OverflowError:
-        raise ValueError(f"{name}: it holds a whole number that is too large for float64.") from None
+        raise ValueError("X: it holds a whole number that is too large for float64.") from None
     except ValueError:
         if isinstance(value, list | tuple) and len(found := {np.size(row) for row in value}) > 1:
-            raise ValueError(f"{name}: its rows differ in length, from {min(found)} to {max(found)}.") from None
+            raise ValueError(f"X: its rows differ in length, from {min(found)} to {max(found)}.") from None
         if (at := _text_in(value)) is not None:
             raise ValueError(
-                f"{name}: {at}, is text; encode such columns (OneHotEncoder in a pipeline), or leave them out."
+                f"X: {at}, is text; encode such columns (OneHotEncoder in a pipeline), or leave them out."
             ) from None
         raise
 
@@ -165,20 +165,20 @@ def check_finite(tensor: Tensor, name: str) -> None:
     raise ValueError(f"{name}: it contains {kind} ({int(bad.sum())} bad values, the first at index {where}).")
 
 
-def _on_simplex(rows: Tensor, name: str) -> Tensor:
+def _on_simplex(rows: Tensor) -> Tensor:
     """Rows not negative that sum to one, exactly so where they did up to float32's rounding."""
     total = rows.sum(-1, keepdim=True)
     if not (bool((rows >= 0).all()) and bool(((total - 1).abs() < 1e-6).all())):
-        raise ValueError(f"{name}: softmax targets are class indices (n,) or rows on the simplex (n, c).")
+        raise ValueError("Y: softmax targets are class indices (n,) or rows on the simplex (n, c).")
     return rows / total
 
 
-def _one_hot(labels: Tensor, name: str, classes: int | None) -> Tensor:
+def _one_hot(labels: Tensor, classes: int | None) -> Tensor:
     index = labels.to(torch.long)
     if not bool((index == labels).all()) or int(index.min()) < 0:
-        raise ValueError(f"{name}: softmax labels (n,) are class indices 0, 1, 2, ….")
+        raise ValueError("Y: softmax labels (n,) are class indices 0, 1, 2, ….")
     if int(index.max()) >= _MOST_CLASSES:
-        raise ValueError(f"{name}: class index {int(index.max())} would mean {int(index.max()) + 1} outputs.")
+        raise ValueError(f"Y: class index {int(index.max())} would mean {int(index.max()) + 1} outputs.")
     if classes is not None and int(index.max()) >= classes:
-        raise ValueError(f"{name}: class index {int(index.max())} is beyond the {classes} outputs.")
+        raise ValueError(f"Y: class index {int(index.max())} is beyond the {classes} outputs.")
     return torch.nn.functional.one_hot(index, classes or -1).to(torch.float64)

@@ -13,7 +13,8 @@ from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.multiclass import check_classification_targets
 
-from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, read_weights
+from provenet.estimators.base import ProvenEstimator, SingleBeta
+from provenet.estimators.samples import TrainingData, read_weights
 from provenet.estimators.search import BetaSearch
 from provenet.estimators.settings import ClassifierSettings, documented
 from provenet.estimators.together import labels_of_all, sums_of_all

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import time
 from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any, NamedTuple
@@ -12,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import check_scoring
 
-from provenet import deadline
-from provenet.estimators.base import TrainingData
+from provenet.deadline import Budget
 from provenet.estimators.beta import Beta
-from provenet.estimators.budget import SHORTEST
+from provenet.estimators.samples import TrainingData
 from provenet.problem import Problem
 from provenet.solvers import Limits, Solution, Status
 from provenet.solvers.solve import solve_quietly
@@ -66,15 +64,14 @@ def followed(
     Gates that look at targets are found on the fold's own rows: they must not see the targets they are judged by.
     """
     model, problem = fold.model, fold.problem
-    began = time.perf_counter()
+    budget = Budget(seconds)
     if problem is None:
         own = data if fold.train is None else data.rows(fold.train)
-        with deadline.within(seconds):
+        with budget.within():
             problem = model._formulate(own, found_at.scaled(fold.share), seed)
-    left = None if seconds is None else max(seconds - (time.perf_counter() - began), SHORTEST)
     tell = model._callback(from_verbose=2)
     at = problem.with_beta(beta * fold.share)
-    limits = Limits(tol, model.max_steps, left)
+    limits = Limits(tol, model.max_steps, budget.left())
     solution = solve_quietly(at, model.solver, limits, fold.start, tell, model.memory_limit)
     scored = fold.test is not None and solution.status is not Status.INTERRUPTED
     score = score_of(model, data, fold.test, **model._told_of(solution)) if scored else np.nan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from provenet.blocks import MLP
-from provenet.estimators.base import TrainingData
+from provenet.estimators.samples import TrainingData
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 
 AUTO = "auto"

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 
-from provenet.estimators.base import ProvenEstimator, SingleBeta, TrainingData, read_weights
+from provenet.estimators.base import ProvenEstimator, SingleBeta
+from provenet.estimators.samples import TrainingData, read_weights
 from provenet.estimators.search import BetaSearch
 from provenet.estimators.settings import RegressorSettings, documented
 

@@ -18,12 +18,12 @@ from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
 from provenet.data.sharded import comes_in_shards
-from provenet.estimators.base import TrainingData
+from provenet.deadline import Budget
 from provenet.estimators.beta import USUAL, Beta, parse_beta
-from provenet.estimators.budget import Budget
 from provenet.estimators.choice import Candidate, check_rule, chosen, results, seen_enough
 from provenet.estimators.folds import Fold, Next, followed
 from provenet.estimators.kinds import kinds_to_try, many_outputs
+from provenet.estimators.samples import TrainingData
 from provenet.estimators.settings import ManyBetas
 from provenet.estimators.stand_ins import Tried, checked
 from provenet.estimators.together import refuse_together

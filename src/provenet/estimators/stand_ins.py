@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from provenet.estimators.base import TrainingData
+from provenet.deadline import Budget
 from provenet.estimators.beta import Beta
-from provenet.estimators.budget import Budget
 from provenet.estimators.choice import Candidate
 from provenet.estimators.folds import Fold, followed
+from provenet.estimators.samples import TrainingData
 
 Tried = tuple[Candidate, Any, int]
 """What was tried, the estimator that tried it, and which β it would take."""

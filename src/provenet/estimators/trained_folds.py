@@ -16,9 +16,9 @@ from sklearn.base import is_classifier
 
 from provenet import deadline
 from provenet.estimators.auto_beta import ENOUGH, NEURONS, STEPS
-from provenet.estimators.base import TrainingData
 from provenet.estimators.folds import Fold, score_of
 from provenet.estimators.kinds import many_outputs
+from provenet.estimators.samples import TrainingData
 from provenet.formulation.trainee import BlockTrainee
 from provenet.gates.training import begun, descended
 from provenet.problem import Problem

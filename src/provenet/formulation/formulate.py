@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 
 from provenet.blocks import Block
+from provenet.formulation.assemble import Given, assembled
 from provenet.formulation.data import read_data, standardised
-from provenet.formulation.gates import find_gates
-from provenet.formulation.gauge import gauge_for
-from provenet.formulation.sample import sample_of
 from provenet.formulation.sharded import goes_in_shards, pose_in_shards
 from provenet.formulation.spread import refuse_together, spread, spread_operator
-from provenet.formulation.trainee import BlockTrainee
-from provenet.formulation.units import normalised
-from provenet.formulation.wanted import GIVEN, GROW, Wanted
+from provenet.formulation.wanted import Wanted
 from provenet.gauges.prox.mixed import WEIGHT_DECAY
 from provenet.losses import Loss
 from provenet.memory import as_bytes
-from provenet.problem import Problem, Program
+from provenet.problem import Problem
 from provenet.ranks import Spread
 from provenet.scaling import Scaling
 from provenet.statement import Statement
@@ -145,37 +142,18 @@ def pose(
     """The statement on data; arguments as `formulate` has them.  Gates are found anew where it is complete.
 
     standardize: by the data's own moments, or by those of another fit."""
-    wanted = gates if isinstance(gates, Wanted) else Wanted.of(gates)
-    limit = as_bytes(memory_limit)
+    wanted, limit = gates if isinstance(gates, Wanted) else Wanted.of(gates), as_bytes(memory_limit)
+    given = Given(wanted, seed, sample_weight, mask, gate_group, standardize)
     if goes_in_shards(X, limit):
         refuse_together(limit)
-        given = {"sample_weight": sample_weight, "mask": mask, "gate_group": gate_group}
-        return pose_in_shards(statement, X, Y, wanted, limit, seed=seed, **given, standardize=standardize)
-    block = statement.block
+        return pose_in_shards(statement, X, Y, given, limit)
     data = read_data(statement, X, Y, sample_weight, mask)
     data, shards = spread(statement, wanted, data, as_labels=np.ndim(Y) < data.Y.ndim)
-    scaling = standardize if isinstance(standardize, Scaling) else None
+    scaling = None
     if standardize:
-        data, scaling = standardised(statement, data, scaling, shards)
-    on = block.on(data.X, data.Y.shape[-1], statement.readout, data.mask)
+        data, scaling = standardised(statement, data, given.scaling, shards)
+    on = statement.block.on(data.X, data.Y.shape[-1], statement.readout, data.mask)
     loss = statement.make_loss(data.Y, data.weight, data.mask, shards)
-    scaled_loss, units = normalised(loss, shards.largest(block.size(data.X)), block.degree)
-    beta = units.normalised_beta(statement.beta)
-    trainee = BlockTrainee(on, scaled_loss, beta, units)
-    wanted = wanted.settled(sample_of(trainee, shards))
-    found = find_gates(statement, trainee, wanted, seed, gate_group, shards)
-    operator = (
-        spread_operator(on, found, units.x, shards) if isinstance(shards, Spread) else on.operator(found, units.x)
-    )
-    if operator.output_shape != data.Y.shape:
-        needed = tuple(operator.output_shape)
-        raise ValueError(f"Y: block {block.name!r} on this X needs {needed}, got {tuple(data.Y.shape)}.")
-    gauge = gauge_for(statement, on, found)
-    program = Program(operator, scaled_loss, gauge, beta)
-    told = replace(
-        statement,
-        loss_settings={**statement.loss_settings, **loss.settings()},  # defaults included
-        sampler=statement.sampler if wanted.name == GIVEN else wanted.name,
-    )
-    growth = wanted.count if wanted.name == GROW and found.vectors is not None else None
-    return Problem(told, data.X, data.mask, loss, found, program, units, growth, scaling)
+    size = shards.largest(on.block.size(data.X))
+    make = partial(spread_operator, on, shards) if isinstance(shards, Spread) else on.operator
+    return replace(assembled(statement, on, loss, size, given, shards, make), scaling=scaling)

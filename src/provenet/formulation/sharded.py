@@ -16,19 +16,15 @@ from provenet.data.parts import Resident
 from provenet.data.sharded import as_shards, comes_in_shards
 from provenet.data.shards import Shards
 from provenet.data.validation import as_targets, as_weights
-from provenet.formulation.gates import find_gates
-from provenet.formulation.gauge import gauge_for
+from provenet.formulation.assemble import Given, assembled
 from provenet.formulation.moments import scaling_of
-from provenet.formulation.trainee import BlockTrainee
-from provenet.formulation.units import normalised
 from provenet.formulation.wanted import GIVEN, Wanted
 from provenet.gates import Gates
 from provenet.memory.plan import MemoryPlan, Sizes
 from provenet.operators import Operator
 from provenet.operators.wrappers.shards import ShardedOperator
-from provenet.problem import Problem, Program
+from provenet.problem import Problem
 from provenet.ranks import Whole
-from provenet.scaling import Scaling
 from provenet.space import Space
 from provenet.statement import Statement
 
@@ -77,56 +73,33 @@ class BlockShards:
         return replace(self.on, X=X)
 
 
-def pose_in_shards(
-    statement: Statement,
-    X: Any,
-    Y: Any,
-    wanted: Wanted,
-    limit: int | None,
-    *,
-    seed: int | None = 0,
-    sample_weight: Any = None,
-    mask: Any = None,
-    gate_group: Any = None,
-    standardize: bool | Scaling = False,
-) -> Problem:
-    """The statement on data in shards; arguments as `pose` has them.  limit: bytes that all of it may take."""
-    wanted = wanted.without_training()
-    _check(statement, wanted, mask)
+def pose_in_shards(statement: Statement, X: Any, Y: Any, given: Given, limit: int | None) -> Problem:
+    """The statement on data in shards.  limit: bytes that all of it may take."""
+    given = replace(given, wanted=given.wanted.without_training())
+    _check(statement, given)
     X, Y = as_shards(X, Y)
     block, n = statement.block, len(X)
     if limit is None:
         limit = int(_SHARE * (memory.available_bytes() or 2**33))
     targets = as_targets(Y, n, statement.loss.name, tokens=statement.readout == "tokens")
     block.check(X[:1], targets.shape[-1])
-    weight = as_weights(sample_weight, n)
+    weight = as_weights(given.sample_weight, n)
     if weight is not None and not bool((weight > 0).all()):
         raise ValueError(
             "sample_weight: data in shards are used whole; leave samples of weight zero out of the shards."
         )
     on = block.on(cast(Tensor, X), targets.shape[-1], statement.readout)  # what is asked of samples it can
-    count = _count(wanted, statement) * block.groups
+    count = _count(given.wanted, statement) * block.groups
     plan = MemoryPlan.of(Sizes(n, math.prod(X.shape[1:]), on.rho, on.p, on.q, targets.numel(), count), limit)
     with batches.within(plan.left):
-        size = X.surveyed(partial(_size, block, targets.shape[-1]))
-        scaling = standardize if isinstance(standardize, Scaling) else None
-        if standardize:
-            scaling = scaling or scaling_of(X, targets, statement, weight)
+        size, scaling = X.surveyed(partial(_size, block, targets.shape[-1])), None
+        if given.standardize:
+            scaling = given.scaling or scaling_of(X, targets, statement, weight)
             X, targets = X.prepared(scaling.samples), scaling.targets(targets)
             on, size = replace(on, X=cast(Tensor, X)), max(block.size(x) for _, x in X.tiles())
         loss = statement.make_loss(targets, weight, None)
-        scaled_loss, units = normalised(loss, size, block.degree)
-        beta = units.normalised_beta(statement.beta)
-        found = find_gates(statement, BlockTrainee(on, scaled_loss, beta, units), wanted, seed, gate_group, Whole(n))
-        operator = _operator(on, found, units.x, plan, tuple(targets.shape))
-        gauge = gauge_for(statement, on, found)
-    told = replace(
-        statement,
-        loss_settings={**statement.loss_settings, **loss.settings()},
-        sampler=statement.sampler if wanted.name == GIVEN else wanted.name,
-    )
-    program = Program(operator, scaled_loss, gauge, beta)
-    return Problem(told, cast(Tensor, X), None, loss, found, program, units, scaling=scaling, memory=plan)
+        problem = assembled(statement, on, loss, size, given, Whole(n), partial(_operator, on, plan))
+    return replace(problem, scaling=scaling, memory=plan)
 
 
 def _size(block: Block, outputs: int, X: Tensor) -> float:
@@ -149,18 +122,15 @@ def in_shards(problem: Problem, limit: int) -> Problem:
     X: Any = problem.X if problem.memory is not None else Shards([Resident(problem.X.numpy(), "X")])
     wanted = Wanted(GIVEN, vectors=problem.gate_vectors)
     loss, group = problem.loss, problem.gates.group if problem.gate_vectors is not None else None
-    given: dict[str, Any] = {"sample_weight": loss.sample_weight, "mask": problem.mask, "gate_group": group}
-    same = pose_in_shards(problem.statement, X, loss.target.numpy(), wanted, limit, **given)
+    given = Given(wanted, sample_weight=loss.sample_weight, mask=problem.mask, gate_group=group)
+    same = pose_in_shards(problem.statement, X, loss.target.numpy(), given, limit)
     return replace(same, scaling=problem.scaling)
 
 
-def _operator(on: OnData, gates: Gates, scale: float, plan: MemoryPlan, shape: tuple[int, ...]) -> ShardedOperator:
+def _operator(on: OnData, plan: MemoryPlan, gates: Gates, scale: float) -> ShardedOperator:
     source = BlockShards(on, gates, scale, plan)
     made = source.some(slice(0, 1), Space())
-    if made.output_shape[1:] != shape[1:]:
-        needed = (shape[0], *made.output_shape[1:])
-        raise ValueError(f"Y: block {on.block.name!r} on this X needs {needed}, got {shape}.")
-    return ShardedOperator(source, torch.arange(made.n_gates), made.p, made.q, shape)
+    return ShardedOperator(source, torch.arange(made.n_gates), made.p, made.q, (len(on.X), *made.output_shape[1:]))
 
 
 def _count(wanted: Wanted, statement: Statement) -> int:
@@ -171,14 +141,14 @@ def _count(wanted: Wanted, statement: Statement) -> int:
     return len(wanted.vectors) if wanted.network is None else len(wanted.network.get_buffer("gates"))
 
 
-def _check(statement: Statement, wanted: Wanted, mask: Any) -> None:
+def _check(statement: Statement, given: Given) -> None:
     """What goes over all rows at once cannot be asked of shards."""
-    if mask is not None:
+    if given.mask is not None:
         raise ValueError("mask: data in shards have all their tokens; leave it out, or fit without a memory_limit.")
     if statement.activation == "relu":
         raise ValueError("activation: 'relu' needs all rows at once; data in shards take 'gated_relu' or 'linear'.")
-    if statement.activation != "linear" and wanted.name not in ("gaussian", GIVEN):
+    if statement.activation != "linear" and given.wanted.name not in ("gaussian", GIVEN):
         raise ValueError(
-            f"gates: {wanted.name!r} looks at all rows at once; data in shards take 'gaussian' gates, vectors or a "
-            "network's."
+            f"gates: {given.wanted.name!r} looks at all rows at once; data in shards take 'gaussian' gates, vectors or "
+            "a network's."
         )

@@ -48,7 +48,7 @@ def refuse_together(limit: int | None) -> None:
         raise ValueError(f"{what} cannot go with several processes; give each its own rows as an array.")
 
 
-def spread_operator(on: OnData, gates: Gates, scale: float, shards: Spread) -> RankedOperator:
+def spread_operator(on: OnData, shards: Spread, gates: Gates, scale: float) -> RankedOperator:
     """That of X/scale behind these gates, shard by shard."""
     opened = gates.patterns.view(len(gates.patterns), len(on.X), -1)
     parts = []

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from provenet.losses import Loss
-from provenet.losses.base import power_of_four
 from provenet.problem import Units
+from provenet.vectors import power_of_four
 
 
 def normalised(loss: Loss, x_size: float, degree: int) -> tuple[Loss, Units]:

@@ -21,9 +21,8 @@ _SEEDLINGS = 0.2  # of the gates asked for: how many Gaussian ones grow
 @dataclass(frozen=True)
 class Wanted:
     """name: of a sampler, which is to find ``count`` gates in each group of features, "auto" for the one that suits the
-    data; "grow", which begins with some of
-    them and lets `solve` find the others; "all", the arrangements of ReLU; or "given", by ``vectors`` (P, p) or as the
-    units of a ``network``."""
+    data; "grow", which begins with some of them and lets `solve` find the others; "all", the arrangements of ReLU; or
+    "given", by ``vectors`` (P, p) or as the units of a ``network``."""
 
     name: str
     count: int = 0

@@ -33,10 +33,10 @@ def count_bound(rows: int, rank: int) -> int:
     return 2 * sum(comb(rows - 1, k) for k in range(rank)) if rows and rank else 1
 
 
-def arrangements(rows: Tensor, most: int = _MOST) -> tuple[Tensor, Tensor]:
+def arrangements(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Every arrangement of Φ (N, p): a vector inside each cell (P, p) and its pattern (P, N) bool.
 
-    Rows of zeros are open in every pattern.  Raises NotEnumerable where there may be more than ``most``, and where
+    Rows of zeros are open in every pattern.  Raises NotEnumerable where there may be too many, and where
     rows are so nearly parallel, or meet so nearly in one place, that cells between them may be missed.
     """
     phi = rows.detach().to(torch.float64).numpy()
@@ -50,10 +50,10 @@ def arrangements(rows: Tensor, most: int = _MOST) -> tuple[Tensor, Tensor]:
     if outside > 8 * (rank + 4) * _EPS:
         _refuse("its rows leave a space of lower dimension", outside)
     bound = count_bound(len(planes), rank)
-    if bound > most:
+    if bound > _MOST:
         raise NotEnumerable(
             f"gates: 'all' would enumerate up to {bound:.3g} arrangements ({len(planes)} rows, rank {rank}), "
-            f"more than {most:,}; sample some of them instead, e.g. gates=1000, or reduce the data's rank."
+            f"more than {_MOST:,}; sample some of them instead, e.g. gates=1000, or reduce the data's rank."
         )
     points = _cells(planes @ basis, error) @ basis.T
     pattern = np.ones((len(points), len(phi)), dtype=bool)

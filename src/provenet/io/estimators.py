@@ -15,7 +15,6 @@ from provenet.estimators.base import ProvenEstimator
 from provenet.io.model import SavedModel
 from provenet.io.schema import SchemaError, take
 from provenet.io.settings import decode_all, encode
-from provenet.problem import Problem
 
 KINDS: dict[str, type[ProvenEstimator]] = {name: getattr(estimators, name) for name in estimators.__all__}
 
@@ -77,11 +76,6 @@ def rebuild(saved: dict[str, Any], tensors: dict[str, Tensor], model: SavedModel
     estimator.dual_gap_ = model.certificate.gap
     estimator.saved_ = model
     return estimator
-
-
-def problem_of(estimator: ProvenEstimator, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> Problem:
-    """The problem a loaded estimator was fitted to, on these data, with its saved gates."""
-    return estimator.saved_.problem(*posed_data(estimator, X, y, sample_weight, mask))
 
 
 def posed_data(estimator: ProvenEstimator, X: Any, y: Any, sample_weight: Any = None, mask: Any = None) -> Any:

@@ -14,37 +14,25 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import unfold
 
+from provenet.io.onnx_nodes import Nodes
 from provenet.nn import BFNO, CNN, FNO, MLP, FNet, Mixer, PoolFormer, SelfAttention, TwoLayer
 from provenet.nn.cnn import pooling_matrix
 from provenet.nn.tokens import pool_tokens
 
-_OPSET = 17
 
-
-class Graph:
-    """Nodes and weights as they are added; a network without neurons gets one of zeros, which changes nothing."""
+class Graph(Nodes):
+    """Those of one network; one without neurons gets one of zeros, which changes nothing."""
 
     def __init__(self, onnx: Any, network: TwoLayer, dtype: torch.dtype, shape: tuple[int, ...]):
-        self.onnx, self.dtype, self.shape = onnx, dtype, shape
-        self.network: Any = network  # each block's module has settings of its own
-        self.element = onnx.TensorProto.FLOAT if dtype == torch.float32 else onnx.TensorProto.DOUBLE
-        self.nodes: list[Any] = []
-        self.weights: dict[str, Tensor] = {}
+        super().__init__(onnx, dtype)
+        self.shape, self.network = shape, network
         self.input_shape: list[int | str] = ["n", *shape]
         self.output_shape: list[int | str] = ["n"]
         self.first = _some(network.first.detach())
         self.second = _some(network.second.detach())
         self.gates = None if network.gates is None else _some(network.gates)
 
-    def weight(self, value: Tensor) -> str:
-        name = f"w{len(self.weights)}"
-        self.weights[name] = value
-        return name
-
-    def add(self, kind: str, *inputs: str, **settings: Any) -> str:
-        name = f"v{len(self.nodes)}"
-        self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [name], **settings))
-        return name
+    network: Any  # each block's module has settings of its own
 
     def gated(self, hidden: Callable[[Tensor], str]) -> str:
         """hidden(first), zero where hidden(gates), or it itself, is negative."""
@@ -71,20 +59,7 @@ class Graph:
         self.output_shape.append(outputs)
 
     def model(self) -> Any:
-        helper, numpy_helper = self.onnx.helper, self.onnx.numpy_helper
-        arrays = {
-            name: (w.to(self.dtype) if w.is_floating_point() else w).contiguous().numpy()
-            for name, w in self.weights.items()
-        }
-        graph = helper.make_graph(
-            self.nodes,
-            f"provenet_{type(self.network).__name__.lower()}",
-            [helper.make_tensor_value_info("X", self.element, self.input_shape)],
-            [helper.make_tensor_value_info("outputs", self.element, self.output_shape)],
-            [numpy_helper.from_array(array, name) for name, array in arrays.items()],
-        )
-        opset = helper.make_opsetid("", _OPSET)
-        return helper.make_model(graph, opset_imports=[opset], producer_name="provenet", ir_version=8)
+        return self.whole(f"provenet_{type(self.network).__name__.lower()}", self.input_shape, self.output_shape)
 
 
 def _some(weights: Tensor) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from provenet.io.onnx_graphs import GRAPHS, Graph
+from provenet.io.onnx_nodes import Nodes
 from provenet.nn import CNN, Layers, Stage
 from provenet.nn.layers import downsampled_shape
 
@@ -25,29 +26,17 @@ class _Part(Graph):
         return self.hidden
 
 
-class LayersGraph:
-    """Nodes and weights of all stages; ``name`` and ``shape``: of what the next one reads."""
+class LayersGraph(Nodes):
+    """Those of all stages; ``name`` and ``shape``: of what the next one reads."""
 
     def __init__(self, onnx: Any, layers: Layers, dtype: torch.dtype, sample: tuple[int, ...]):
-        self.onnx, self.dtype, self.sample = onnx, dtype, sample
-        self.nodes: list[Any] = []
-        self.weights: dict[str, Tensor] = {}
-        self.name, self.shape = "X", sample
+        super().__init__(onnx, dtype)
+        self.sample, self.name, self.shape = sample, "X", sample
         for number, stage in enumerate(layers):
             self._stage(stage, last=number + 1 == len(layers))
 
-    def _add(self, kind: str, *inputs: str, **settings: Any) -> str:
-        name = f"n{len(self.nodes)}"
-        self.nodes.append(self.onnx.helper.make_node(kind, list(inputs), [name], **settings))
-        return name
-
-    def _weight(self, value: Any) -> str:
-        name = f"c{len(self.weights)}"
-        self.weights[name] = value if isinstance(value, Tensor) else torch.tensor(value)
-        return name
-
     def _reshaped(self, name: str, sizes: tuple[int, ...]) -> str:
-        return self._add("Reshape", name, self._weight([0, *sizes]))
+        return self.add("Reshape", name, self.weight(torch.tensor([0, *sizes])))
 
     def _stage(self, stage: Stage, last: bool) -> None:
         self._prepare(stage)
@@ -55,7 +44,7 @@ class LayersGraph:
         if last or stage.passes != "features":
             self.name = self._block(stage, features=False)
             if not last and stage.passes == "residual":
-                self.name = self._add("Add", seen, self.name)
+                self.name = self.add("Add", seen, self.name)
         else:
             self.name = self._block(stage, features=True)
             self.shape = tuple(stage.passed(torch.zeros(1, *self._raw)).shape[1:])
@@ -74,13 +63,13 @@ class LayersGraph:
         mean, scale, places = stage.normalise.mean, stage.normalise.scale, len(self.shape) - 1
         if scale.ndim == 1:
             sizes = (-1, *[1] * places) if axis == 1 else (-1,)
-            centred = self._add("Sub", self.name, self._weight(mean.view(sizes)))
-            self.name = self._add("Mul", centred, self._weight(scale.view(sizes)))
+            centred = self.add("Sub", self.name, self.weight(mean.view(sizes)))
+            self.name = self.add("Mul", centred, self.weight(scale.view(sizes)))
             return
         first = [0, *range(2, places + 2), 1] if axis == 1 else list(range(places + 2))
         back = [0, places + 1, *range(1, places + 1)] if axis == 1 else first
-        centred = self._add("Sub", self._add("Transpose", self.name, perm=first), self._weight(mean))
-        self.name = self._add("Transpose", self._add("MatMul", centred, self._weight(scale)), perm=back)
+        centred = self.add("Sub", self.add("Transpose", self.name, perm=first), self.weight(mean))
+        self.name = self.add("Transpose", self.add("MatMul", centred, self.weight(scale)), perm=back)
 
     def _space_to_depth(self, r: int, axis: int) -> None:
         shape = downsampled_shape(self.shape, r, axis)
@@ -89,7 +78,7 @@ class LayersGraph:
             split = [size for each in space for size in (each // r, r)]
             self.name = self._reshaped(self.name, (channels, *split))
             inner, outer = range(3, 2 + len(split), 2), range(2, 2 + len(split), 2)
-            self.name = self._add("Transpose", self.name, perm=[0, 1, *inner, *outer])
+            self.name = self.add("Transpose", self.name, perm=[0, 1, *inner, *outer])
         self.name, self.shape = self._reshaped(self.name, shape), shape
 
     def _block(self, stage: Stage, features: bool) -> str:
@@ -109,25 +98,10 @@ class LayersGraph:
         name = f"{prefix}{part.hidden}"
         kept = stage.kept_neurons
         if kept is not None:
-            name = self._add("Gather", name, self._weight(kept), axis=1 if len(self.shape) == 1 else 2)
-        return self._add("Transpose", name, perm=[0, 2, 1]) if isinstance(stage.network, CNN) else name
+            name = self.add("Gather", name, self.weight(kept), axis=1 if len(self.shape) == 1 else 2)
+        return self.add("Transpose", name, perm=[0, 2, 1]) if isinstance(stage.network, CNN) else name
 
     def model(self) -> Any:
-        helper, numpy_helper = self.onnx.helper, self.onnx.numpy_helper
-        element = self.onnx.TensorProto.FLOAT if self.dtype == torch.float32 else self.onnx.TensorProto.DOUBLE
-        self._add("Identity", self.name)
+        self.add("Identity", self.name)
         self.nodes[-1].output[0] = "outputs"
-        arrays = {
-            name: (w.to(self.dtype) if w.is_floating_point() else w).detach().contiguous().numpy()
-            for name, w in self.weights.items()
-        }
-        graph = helper.make_graph(
-            self.nodes,
-            "provenet_layers",
-            [helper.make_tensor_value_info("X", element, ["n", *self.sample])],
-            [helper.make_tensor_value_info("outputs", element, self.outputs)],
-            [numpy_helper.from_array(array, name) for name, array in arrays.items()],
-        )
-        return helper.make_model(
-            graph, opset_imports=[helper.make_opsetid("", 17)], producer_name="provenet", ir_version=8
-        )
+        return self.whole("provenet_layers", ["n", *self.sample], self.outputs)

@@ -20,6 +20,7 @@ from provenet.io.estimators import describe, rebuild
 from provenet.io.folder import MODEL, TENSORS, read_folder, write_folder
 from provenet.io.layers import read_layers, save_layers
 from provenet.io.model import SavedModel, network_digest
+from provenet.io.reading import read_model
 from provenet.io.schema import take
 from provenet.io.settings import encode
 from provenet.layerwise.base import Layerwise
@@ -132,7 +133,7 @@ def _understood(path: Path, reader: Callable[..., Any], *parts: Any) -> Any:
 def _single(
     header: dict[str, Any], tensors: dict[str, Tensor], certificate: dict[str, Any]
 ) -> tuple[SavedModel, ProvenEstimator | None]:
-    model = SavedModel.read(header, tensors, certificate)
+    model = read_model(header, tensors, certificate)
     state = header.get("estimator")
     return model, None if state is None else rebuild(take(header, "estimator", dict), tensors, model)
 

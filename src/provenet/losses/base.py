@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
@@ -245,23 +244,3 @@ class Shiftable(Loss):
     @abstractmethod
     def balanced_together(self, parts: Sequence[Self], duals: Sequence[Tensor], shards: Whole) -> list[Tensor]:
         """Likewise for Θ in pieces, of each of which a loss is ``parts``; sums are over the shards of all processes."""
-
-
-def power_of_four(size: float) -> float:
-    """The power of four next to ``size``; 1 for nothing to scale."""
-    if not size > 0:
-        return 1.0
-    return 4.0 ** min(math.frexp(size)[1] // 2, 511)  # 4⁵¹² would overflow
-
-
-def wright_omega(z: Tensor) -> Tensor:
-    """The ω > 0 with ω + log ω = z, to machine precision (two steps of Fritsch, Shafer and Crowley, 1973)."""
-    guess = torch.where(z > 1, z - z.clamp_min(1).log(), (z.clamp_max(1)).exp().mul(0.57))
-    guess = torch.where(z < -2, z.clamp_max(-2).exp(), guess)
-    omega = guess.clamp_min(torch.finfo(z.dtype).tiny)
-    for _ in range(2):
-        r = z - omega - omega.log()
-        t = 1 + omega
-        s = t * (t + r * (2 / 3))
-        omega = (omega * (1 + (r / t) * (s - r / 2) / (s - r))).clamp_min(torch.finfo(z.dtype).tiny)
-    return omega

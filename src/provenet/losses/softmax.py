@@ -11,7 +11,7 @@ from torch.nn.functional import softplus
 from typing_extensions import Self
 
 from provenet.losses.balance import balanced_flows, balanced_mixtures
-from provenet.losses.base import Shiftable, wright_omega
+from provenet.losses.base import Shiftable
 from provenet.losses.conjugate import Conjugate
 from provenet.losses.quick import Array
 from provenet.losses.softmax_shift import softmax_shift
@@ -99,12 +99,12 @@ class Softmax(Shiftable):
         equal = shifted.mean(-1, keepdim=True) - share - share.log()
         mu = torch.maximum(torch.logsumexp(a, -1, keepdim=True) - pull, equal)
         for _ in range(100):
-            omega = wright_omega(shifted - mu)
+            omega = _wright_omega(shifted - mu)
             move = (omega.sum(-1, keepdim=True) - pull) / (omega / (1 + omega)).sum(-1, keepdim=True)
             mu = mu + move
             if bool((move.abs() <= 4e-15 * (1 + mu.abs() + pull)).all()):
                 break
-        return a - wright_omega(shifted - mu)
+        return a - _wright_omega(shifted - mu)
 
     def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
         return softmax_shift(prediction, self.target, self.weight, start)
@@ -132,3 +132,16 @@ class _Entropy(Conjugate):
 
     def slope(self, theta: Tensor, mu: float) -> Tensor:
         return self._shifted(theta).log()
+
+
+def _wright_omega(z: Tensor) -> Tensor:
+    """The ω > 0 with ω + log ω = z, to machine precision (two steps of Fritsch, Shafer and Crowley, 1973)."""
+    guess = torch.where(z > 1, z - z.clamp_min(1).log(), (z.clamp_max(1)).exp().mul(0.57))
+    guess = torch.where(z < -2, z.clamp_max(-2).exp(), guess)
+    omega = guess.clamp_min(torch.finfo(z.dtype).tiny)
+    for _ in range(2):
+        r = z - omega - omega.log()
+        t = 1 + omega
+        s = t * (t + r * (2 / 3))
+        omega = (omega * (1 + (r / t) * (s - r / 2) / (s - r))).clamp_min(torch.finfo(z.dtype).tiny)
+    return omega

@@ -9,10 +9,11 @@ from torch import Tensor
 from typing_extensions import Self
 
 from provenet.losses.balance import balanced_boxes
-from provenet.losses.base import Shiftable, power_of_four
+from provenet.losses.base import Shiftable
 from provenet.losses.conjugate import Conjugate
 from provenet.losses.shift import close_centre, weighted_mean
 from provenet.ranks import Whole
+from provenet.vectors import power_of_four
 
 
 class Squared(Shiftable):

@@ -90,7 +90,7 @@ def gibibytes(size: int) -> str:
     return f"{size / 2**30:.3g} GiB"
 
 
-def as_bytes(said: Any, name: str = "memory_limit") -> int | None:
+def as_bytes(said: Any) -> int | None:
     """A limit as a user says it, "4GB", "512 MiB" or a number of bytes; None: there is none."""
     if said is None:
         return None
@@ -100,7 +100,7 @@ def as_bytes(said: Any, name: str = "memory_limit") -> int | None:
     else:
         size = float(said) if isinstance(said, Real) and not isinstance(said, bool) else math.nan
     if not 1 <= size < math.inf:
-        raise ValueError(f"{name}: it must be a size such as '4GB', '512MB' or '2GiB', or bytes, got {said!r}.")
+        raise ValueError(f"memory_limit: it must be a size such as '4GB', '512MB' or '2GiB', or bytes, got {said!r}.")
     return int(size)
 
 

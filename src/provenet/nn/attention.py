@@ -20,16 +20,10 @@ class SelfAttention(OnTokens):
 
     Parameters
     ----------
-    d : int
-        Features of a token.
-    c : int
-        Outputs.
-    readout : str, default "mean"
-        The "mean" over tokens, or all "tokens".
+    d, c, readout, **neurons
+        As in `FNO`.
     scale : None or "sqrt_d"
         None leaves X W₁ Xᵀ as it is, like AT and BM; "sqrt_d" divides it by √d, as transformers do.
-    **neurons
-        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
     """
 
     kind = AttentionScale

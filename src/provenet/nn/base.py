@@ -226,3 +226,10 @@ def in_precision_of(weights: Tensor, x: Tensor) -> Tensor:
 def transformable(x: Tensor) -> Tensor:
     """x in a precision that has Fourier transforms: half precision becomes single."""
     return x if x.dtype in (torch.float32, torch.float64) else x.float()
+
+
+def along(values: Tensor, x: Tensor, axis: int) -> Tensor:
+    """(d,) in a shape that multiplies x along the axis."""
+    shape = [1] * x.ndim
+    shape[axis] = -1
+    return values.view(shape)

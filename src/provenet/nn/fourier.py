@@ -71,20 +71,10 @@ class BFNO(FNO):
 
     Parameters
     ----------
-    s : int
-        Tokens of a sample.
-    d : int
-        Features of a token.
-    c : int
-        Outputs.
+    s, d, c, readout, grid, **neurons
+        As in `FNO`.
     groups : int, default 1
         Into so many groups features and outputs are divided; it divides the number of both.
-    readout : str, default "mean"
-        The "mean" over tokens, or all "tokens".
-    grid : (height, width), optional
-        How tokens lie, row-major; the shift is cyclic in both directions.  None: a sequence.
-    **neurons
-        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
     """
 
     kind = InGroups

@@ -18,16 +18,8 @@ class Mixer(OnTokens):
 
     Parameters
     ----------
-    s : int
-        Tokens of a sample.
-    d : int
-        Features of a token.
-    c : int
-        Outputs.
-    readout : str, default "mean"
-        The "mean" over tokens, or all "tokens".
-    **neurons
-        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
+    s, d, c, readout, **neurons
+        As in `FNO`.
     """
 
     def __init__(self, s: int, d: int, c: int, *, readout: str = "mean", **neurons: Unpack[Neurons]):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from provenet.nn.base import along
+
 KINDS = ("standard", "whiten")
 
 
@@ -39,9 +41,7 @@ class Normalise(nn.Module):
         if self.scale.ndim == 2:
             moved = x.movedim(self.axis, -1)
             return ((moved - self.mean) @ self.scale).movedim(-1, self.axis).contiguous()
-        shape = [1] * x.ndim
-        shape[self.axis] = -1
-        return (x - self.mean.view(shape)) * self.scale.view(shape)
+        return (x - along(self.mean, x, self.axis)) * along(self.scale, x, self.axis)
 
     def extra_repr(self) -> str:
         return f"{len(self.mean)} features{', whitened' if self.scale.ndim == 2 else ''}"

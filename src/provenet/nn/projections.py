@@ -50,12 +50,8 @@ def from_projections(
 
     Parameters
     ----------
-    query, key : Tensor (h, d, k)
-        Q and K.
-    value : Tensor (h, d, v)
-        V.
-    output : Tensor (h, v, c)
-        O.
+    query, key, value, output : Tensors
+        As in `Projections`.
     activation : str
         "linear" or "relu".
     readout, scale

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from provenet.nn.base import TwoLayer, in_precision_of
+from provenet.nn.base import TwoLayer, along, in_precision_of
 
 
 class Standardised(nn.Module):
@@ -106,13 +106,6 @@ class Standardised(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{len(self.mean)} features{'' if self.target_mean is None else ' and targets'} standardised"
-
-
-def along(values: Tensor, x: Tensor, axis: int) -> Tensor:
-    """(d,) in a shape that multiplies x along the axis."""
-    shape = [1] * x.ndim
-    shape[axis] = -1
-    return values.view(shape)
 
 
 def core(network: nn.Module) -> nn.Module:

@@ -35,18 +35,10 @@ class PoolFormer(TokenRows):
 
     Parameters
     ----------
-    d : int
-        Features of a token.
-    c : int
-        Outputs.
-    readout : str, default "mean"
-        The "mean" over tokens, or all "tokens".
-    grid : (height, width), optional
-        How tokens lie, row-major.  None: a square.
-    window : int, default 3
-        The side of a neighbourhood, odd; cells beyond the grid's edge do not count.
-    **neurons
-        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
+    d, c, readout, **neurons
+        As in `FNO`.
+    grid, window
+        As in `provenet.PoolFormer`.
     """
 
     kind = Neighbourhood
@@ -73,14 +65,8 @@ class FNet(TokenRows):
 
     Parameters
     ----------
-    d : int
-        Features of a token.
-    c : int
-        Outputs.
-    readout : str, default "mean"
-        The "mean" over tokens, or all "tokens".
-    **neurons
-        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
+    d, c, readout, **neurons
+        As in `FNO`.
     """
 
     def __init__(self, d: int, c: int, *, readout: str = "mean", **neurons: Unpack[Neurons]):
@@ -100,12 +86,8 @@ class TokenMap(TokenRows):
         (b, s, d) → (b, s', p).
     p : int
         Features of its tokens.
-    c : int
-        Outputs.
-    readout : str, default "mean"
-        The "mean" over tokens, or all "tokens".
-    **neurons
-        ``rank``, ``n_gates``, ``activation`` and ``seed`` of a fresh module, as in `TwoLayer`.
+    c, readout, **neurons
+        As in `FNO`.
     """
 
     def __init__(

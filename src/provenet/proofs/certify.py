@@ -14,6 +14,7 @@ from provenet.losses import Loss
 from provenet.problem import Problem
 from provenet.proofs.modules import certify_module
 from provenet.proofs.relu import with_better
+from provenet.proofs.training import Training
 
 
 @overload
@@ -115,7 +116,7 @@ def certify(what: Any, on: Any, Y: Any = None, /, *, tol: float = 1e-4, **traini
     if isinstance(Y, Real):
         raise TypeError(f"tol: it is given by name, tol={Y!r}; a third argument by position is Y.")
     if not isinstance(what, Problem):
-        return certify_module(what, on if Y is None else (on, Y), tol=tol, **training)
+        return certify_module(what, on if Y is None else (on, Y), Training(**training), tol)
     if Y is not None:
         raise ValueError("Y: the problem has its own data; call certify(problem, network).")
     given = [name for name, value in training.items() if not (value is None or (isinstance(value, Real) and not value))]

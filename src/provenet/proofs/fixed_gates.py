@@ -12,12 +12,12 @@ from provenet.certificates import Certificate, certificate_of, check_same_map
 from provenet.data.validation import check_finite
 from provenet.formulation.units import normalised
 from provenet.gauges import NuclearNorm
-from provenet.losses.base import power_of_four
 from provenet.nn import TwoLayer
 from provenet.problem import Program
 from provenet.proofs.stream import Stream
 from provenet.proofs.streamed import OwnGates, StreamedOperator
 from provenet.variable import Factors
+from provenet.vectors import power_of_four
 
 
 def certify_among_own_gates(

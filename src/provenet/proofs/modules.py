@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +17,6 @@ from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.certificates import Certificate, check_same_map
 from provenet.data.validation import check_finite
 from provenet.formulation import pose
-from provenet.losses import Loss
 from provenet.nn import Standardised, TwoLayer
 from provenet.nn.foreign import Reading, read_module
 from provenet.nn.standardised import core
@@ -28,109 +27,59 @@ from provenet.proofs.sharpen import sharpened
 from provenet.proofs.source import Chunks, Flattened, as_source, sample_shape
 from provenet.proofs.stream import Batch, Stream
 from provenet.proofs.streamed import OwnGates
+from provenet.proofs.training import Training
 from provenet.scaling import Scaling
-from provenet.statement import Scope, Statement
 
-BIASES = FREE, PENALISED = "free", "penalised"  # what the penalty on the last layer's bias is
 _COPIES = 4  # of the samples, where their problem is posed and solved
 
 
-def certify_module(
-    module: Any,
-    data: Any,
-    *,
-    loss: str | type[Loss] | None = None,
-    beta: float | None = None,
-    tol: float = 1e-4,
-    mean: bool = False,
-    sample_weight: Any = None,
-    loss_settings: dict[str, Any] | None = None,
-    sharpen: float = 0.0,
-    layers: Sequence[str] | None = None,
-    bias: str = "free",
-    scope: str | None = None,
-) -> Certificate:
-    """That of a module of ours, or of an ordinary two-layer network; arguments as `certify` has them."""
+def certify_module(module: Any, data: Any, training: Training, tol: float) -> Certificate:
+    """That of a module of ours, or of an ordinary two-layer network, on data as `certify` has them."""
     if not isinstance(module, nn.Module):
         raise ValueError(
             f"module: expected a torch module or a problem, got {type(module).__name__}; an estimator has its "
             "certificate in certificate_, and its module in network_."
         )
-    if loss is None or beta is None:
-        raise ValueError("loss, beta: to certify a module both must be given, as they were in training.")
-    if mean and sample_weight is not None:
-        raise ValueError("mean: with sample_weight a mean has two meanings; give the beta of the weighted sum.")
-    if bias not in BIASES:
-        raise ValueError(f"bias: {bias!r} is unknown; of the last layer it is {' or '.join(map(repr, BIASES))}.")
-    outer = _unwrapped(module, layers is not None)
+    outer = _unwrapped(module, training.layers is not None)
     scaling, inner = (Scaling.of(outer) if isinstance(outer, Standardised) else None), core(outer)
-    source, weight = as_source(data, sample_weight)
-    read = read_module(inner, () if isinstance(inner, TwoLayer) else sample_shape(source), layers, bias == PENALISED)
-    network = read.network
-    _check_scope(scope, network)
-    statement = _statement(network, loss, beta, loss_settings, bias)
+    source, weight = as_source(data, training.sample_weight)
+    ours = isinstance(inner, TwoLayer)
+    read = read_module(inner, () if ours else sample_shape(source), training.layers, training.pays_bias)
+    network, statement = read.network, training.statement(read.network)
     if scaling is not None and scaling.target_mean is not None and not statement.loss.measures:
-        raise ValueError(f"loss: the module's outputs are measurements in units of their own, no {loss!r} is of those.")
+        raise ValueError(
+            f"loss: the module's outputs are measurements in units of their own, no {training.loss!r} is of those."
+        )
     own = OwnGates(statement.block, network)
-    batches = Flattened(source) if read.flatten else source
     stream = Stream(
         statement,
         network.first.shape[1],
         network.second.shape[1],
-        batches,
+        Flattened(source) if read.flatten else source,
         ordered=isinstance(source, Chunks),
         width=len(own) + len(network.first),
         scaling=scaling,
     )
 
-    def told(certificate: Certificate) -> Certificate:
-        certificate = replace(certificate, biases=statement.biases)
-        if scaling is None:
-            return certificate
-        better: Any = certificate.better
-        return replace(certificate, standardized=True, better=None if better is None else scaling.around(better))
-
     def posed(samples: Batch, gates: Any, group: Any = None) -> Problem:
-        said = replace(statement.summed(mean, len(samples.Y)), complete=isinstance(gates, str))
+        said = replace(statement.summed(training.mean, len(samples.Y)), complete=isinstance(gates, str))
         more = {"sample_weight": weight, "mask": samples.mask, "gate_group": group}
         return pose(said, samples.X, samples.Y, gates, **more)
 
-    if network.relu or not isinstance(inner, TwoLayer):
+    if network.relu or not ours:
         samples = _gathered(stream)
         _check_same(inner, read, source, samples)
     if network.relu:
-        return told(certify_relu(read, partial(posed, samples), tol, sharpen, scope))
-    certificate = certify_among_own_gates(network, stream, own, weight, mean, tol)
-    if sharpen > 0 and not certificate.holds(tol):
-        certificate = sharpened(certificate, network, lambda: posed(_gathered(stream), *own.used), sharpen)
-    return told(certificate)
-
-
-def _check_scope(scope: str | None, network: TwoLayer) -> None:
-    own = Scope.FIXED_GATES if network.relu or network.activation == "gated_relu" else Scope.LINEAR
-    known = (Scope.ALL_ARRANGEMENTS, own) if network.relu else (own,)
-    if scope is not None and scope not in known:
-        raise ValueError(
-            f"scope: a network of activation {network.activation!r} is judged among "
-            f"{' or '.join(repr(str(each)) for each in known)}, not {scope!r}."
-        )
-
-
-def _statement(
-    network: TwoLayer, loss: str | type[Loss], beta: float, loss_settings: dict[str, Any] | None, bias: str
-) -> Statement:
-    """What the module was trained for."""
-    readout = network.settings.get("readout", "mean")
-    return Statement.of(
-        block_of(network),
-        loss,
-        beta,
-        activation=network.activation,
-        readout=readout,
-        loss_settings=loss_settings,
-        free_intercept=network.bias is not None and bias == FREE,
-        paid_intercept=network.bias is not None and bias == PENALISED,
-    )
+        certificate = certify_relu(read, partial(posed, samples), tol, training.sharpen, training.scope)
+    else:
+        certificate = certify_among_own_gates(network, stream, own, weight, training.mean, tol)
+        if training.sharpen > 0 and not certificate.holds(tol):
+            certificate = sharpened(certificate, network, lambda: posed(_gathered(stream), *own.used), training.sharpen)
+    certificate = replace(certificate, biases=statement.biases)
+    if scaling is None:
+        return certificate
+    better: Any = certificate.better
+    return replace(certificate, standardized=True, better=None if better is None else scaling.around(better))
 
 
 def _unwrapped(module: Any, named: bool) -> nn.Module:

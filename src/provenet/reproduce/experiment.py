@@ -11,6 +11,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from provenet.files import whole_lines
+
 Piece = dict[str, Any]
 
 
@@ -84,14 +86,10 @@ class Run:
 
     def _known(self) -> dict[str, Piece]:
         """Every whole line; a last one that was cut off is made again."""
-        if self.kept is None or not self.kept.exists():
+        if self.kept is None:
             return {}
-        text = self.kept.read_text(encoding="utf-8")
-        whole, _, rest = text.rpartition("\n")
-        if rest:
-            self.kept.write_text(whole + "\n" if whole else "", encoding="utf-8")
         try:
-            lines = [json.loads(line) for line in whole.splitlines()]
+            lines = [json.loads(line) for line in whole_lines(self.kept)]
             return {line["key"]: line["piece"] for line in lines}
         except (ValueError, KeyError, TypeError):
             raise ValueError(f"{self.kept}: these are not pieces of an experiment; name another folder.") from None

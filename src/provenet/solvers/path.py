@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -11,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from provenet.deadline import Budget
 from provenet.problem import Problem
 from provenet.solvers.loop import Callback, Limits, Method
 from provenet.solvers.solution import Solution
 from provenet.solvers.solve import solve_quietly
 from provenet.solvers.status import Status
-
-_SHORTEST = 1e-3  # seconds: at least one solution is looked for
 
 
 def path(
@@ -58,14 +56,13 @@ def along(
     callback: Callback | None = None,
 ) -> Iterator[Solution]:
     """As `path`, one solution after the other."""
-    began = time.perf_counter()
+    budget = Budget(limits.max_seconds)
     _check_decreasing(betas)
     last: Solution | None = None
     for beta in betas:
-        left = None if limits.max_seconds is None else limits.max_seconds - (time.perf_counter() - began)
-        if left is not None and left <= 0 and last is not None:
+        if budget.over and last is not None:
             return
-        rest = replace(limits, max_seconds=None if left is None else max(left, _SHORTEST))
+        rest = replace(limits, max_seconds=budget.left())
         at, start = (problem, None) if last is None else (last.problem, last.factors)  # it may have grown
         last = solve_quietly(at.with_beta(beta), method, rest, start, callback)
         yield last

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 from torch.nn.functional import unfold
 
+from provenet.bench.clock import timed
 from provenet.bench.speed import bare
 from provenet.blocks import BLOCKS, Block
 from provenet.formulation import formulate
@@ -202,17 +203,10 @@ def measure(name: str, how: str, operator: Operator, plain: bare.Bare, factors: 
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-9 * float(expected.abs().max()))
     else:
         ours()  # what is prepared once is prepared
-    batch = min(_BATCHES, key=lambda size: seconds(lambda: theirs(size)))
+    batch = min(_BATCHES, key=lambda size: timed(lambda: theirs(size))[0])
     best_ours, best_bare, began, runs = float("inf"), float("inf"), time.perf_counter(), 0
     while runs < 3 or time.perf_counter() - began < _SECONDS:
-        best_ours = min(best_ours, seconds(ours))
-        best_bare = min(best_bare, seconds(lambda: theirs(batch)))
+        best_ours = min(best_ours, timed(ours)[0])
+        best_bare = min(best_bare, timed(lambda: theirs(batch))[0])
         runs += 1
     return Cost(name, how, best_ours, best_bare)
-
-
-def seconds(once: Callable[[], object]) -> float:
-    """Of processor time: one thread, whatever else the machine does."""
-    began = time.process_time()
-    once()
-    return time.process_time() - began

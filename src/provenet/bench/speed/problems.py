@@ -30,15 +30,14 @@ def posed(block: Any, samples: Samples, loss: str, share: float = 0.01, **more: 
     return problem.with_beta(share * problem.beta_max)
 
 
-def spiral(beta: float, n: int = 150, gates: int = 100, seed: int = 0) -> Problem:
+def spiral(beta: float) -> Problem:
     """Three noisy arms of four radians in the plane, one-hot targets, squared loss (after BM section 4.1)."""
-    rng = np.random.default_rng(seed)
-    arm = n // 3
+    rng, arm = np.random.default_rng(0), 50
     label = np.repeat(np.arange(3), arm)
     radius = np.tile(np.linspace(0, 1, arm), 3)
     angle = 4 * (label + radius) + 0.2 * rng.standard_normal(3 * arm)
     X = radius[:, None] * np.stack([np.sin(angle), np.cos(angle)], axis=1)
-    return formulate("mlp", X, np.eye(3)[label], gates=gates, loss="squared", beta=beta)
+    return formulate("mlp", X, np.eye(3)[label], gates=100, loss="squared", beta=beta)
 
 
 def teacher(n: int, d: int, gates: int, share: float, activation: str = "gated_relu") -> Problem:
@@ -49,10 +48,10 @@ def teacher(n: int, d: int, gates: int, share: float, activation: str = "gated_r
     return posed("mlp", (X, y), "squared", share, gates=gates, activation=activation)
 
 
-def digits(loss: str, gates: int, share: float = 0.01) -> Problem:
+def digits(loss: str, gates: int) -> Problem:
     """scikit-learn's digits, standardised, with a bias: n = 1797, p = 65, ten classes."""
     X, labels = standard(load_digits)
-    return posed(MLP(fit_intercept=True), (X, np.eye(10)[labels]), loss, share, gates=gates)
+    return posed(MLP(fit_intercept=True), (X, np.eye(10)[labels]), loss, gates=gates)
 
 
 def every_arrangement(samples: Samples, beta: float) -> Problem:

@@ -6,12 +6,9 @@ alone, at the same shapes and precision, without gates; "loss" its value and gra
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Any
-
 import torch
 
+from provenet.bench.clock import least
 from provenet.gauges.prox.nuclear import NuclearNorm
 from provenet.losses import Softmax
 from provenet.operators.blocks.mlp import MLPOperator
@@ -75,25 +72,15 @@ def _row(n: int, d: int, c: int, P: int, neurons: int) -> str:
         step = torch.randn(at.gradient.shape, generator=torch.Generator().manual_seed(seed))
         pairs = pairs.after(step, step)
     took = [
-        _least(products),
-        _least(bare),
-        _least(loss),
-        _least(lambda: pairs.direction(at.gradient, torch.ones_like(at.gradient))),
-        _least(lambda: program.operator.adjoint(target), 1),
+        least(products),
+        least(bare),
+        least(loss),
+        least(lambda: pairs.direction(at.gradient, torch.ones_like(at.gradient))),
+        least(lambda: program.operator.adjoint(target), 1),
     ]
     ms = [f"{1e3 * seconds:.1f}" for seconds in took]
     share = f"{took[1] / took[0]:.0%}"
     return "| " + " | ".join([f"{n:,}", str(d), str(c), f"{P:,}", str(neurons), *ms[:2], share, *ms[2:]]) + " |"
-
-
-def _least(work: Callable[[], Any], times: int = 5) -> float:
-    work()
-    seconds = []
-    for _ in range(times):
-        began = time.process_time()
-        work()
-        seconds.append(time.process_time() - began)
-    return min(seconds)
 
 
 if __name__ == "__main__":

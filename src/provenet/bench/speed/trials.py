@@ -20,6 +20,7 @@ from provenet.bench.speed.cases import Case
 from provenet.bench.speed.entrants import Entrant, entrants
 from provenet.bench.speed.problems import Absent, teacher
 from provenet.certificates.gap import judged
+from provenet.deadline import Budget
 from provenet.problem import Problem
 from provenet.proofs import certify
 
@@ -67,7 +68,7 @@ def run(
 ) -> bool:
     """Fill in what the records lack; whether it came to the end in its time.  ``skip`` hears of programs whose data are
     not there, and why."""
-    began = time.perf_counter()
+    budget = Budget(setup.max_seconds)
     with threadpool_limits(limits=1), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.set_num_threads(1)
@@ -85,7 +86,7 @@ def run(
                 if entrant.name not in warm:
                     warm.add(entrant.name)
                     _warm_up(entrant)
-                if not _ladder(case, problem, entrant, records, setup, began, tell):
+                if not _ladder(case, problem, entrant, records, setup, budget, tell):
                     return False
     return True
 
@@ -104,7 +105,7 @@ def _ladder(
     entrant: Entrant,
     records: Records[Trial],
     setup: Setup,
-    began: float,
+    budget: Budget,
     tell: Callable[[Trial], Any] | None,
 ) -> bool:
     """One entrant, asked for more and more until it takes too long; False where time is up."""
@@ -112,7 +113,7 @@ def _ladder(
         trial = records.get((case.name, entrant.name, effort))
         limit = _limit(case, entrant, effort, records, setup)
         if trial is None:
-            if setup.max_seconds is not None and time.perf_counter() - began > setup.max_seconds:
+            if budget.over:
                 return False
             records.add(trial := _judged(case, problem, entrant, effort, limit))
             if tell is not None:

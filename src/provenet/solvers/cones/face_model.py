@@ -32,7 +32,7 @@ class FaceModel:
 
     def __init__(self, program: Program, at: Place, slope: Tensor, walls: Walls):
         factors = at.factors
-        self._p, self._beta = program.operator.p, program.beta
+        self._p = program.operator.p
         self._turn, kept, onto = _turned(walls, factors.left, factors.right.shape[1])
         self._kept = kept
         self.lift = torch.cat([onto, torch.zeros_like(factors.right)], dim=1)
