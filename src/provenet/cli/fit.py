@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, UndefinedMetricWarning
 
 from provenet import batches
 from provenet.cli import kept
@@ -210,7 +210,13 @@ def train(
 
 def _score(estimator: ProvenEstimator, on: Fitting) -> float:
     data = on.data
-    return float(estimator.score(data.X, on.y, sample_weight=data.weight, mask=data.mask))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)  # `_scored` says it
+        return float(estimator.score(data.X, on.y, sample_weight=data.weight, mask=data.mask))
+
+
+def _scored(name: str, score: float) -> str:
+    return f"{name} {score:.4g}" if score == score else f"{name} not defined, of one row"
 
 
 def _tell(
@@ -251,9 +257,9 @@ def _tell(
     beta, beta_max = solution.problem.beta, solution.problem.beta_max
     if data.read:
         say(f"{fitting.path.name}: {data.read}")
-    say(f"{fitting.task} on {' × '.join(map(str, data.X.shape))} data, training {name} {score:.4g}")
+    say(f"{fitting.task} on {' × '.join(map(str, data.X.shape))} data, training {_scored(name, score)}")
     if test is not None and kept_out is not None:
-        say(f"on {len(kept_out.data.X)} rows kept from training, test {name} {test:.4g}")
+        say(f"on {counted(len(kept_out.data.X), 'row')} kept from training, test {_scored(name, test)}")
     neurons, steps = counted(solution.factors.n_neurons, "neuron"), counted(solution.steps, "step")
     say(f"{neurons} by {solution.method} in {steps}, {solution.seconds:.2g} s")
     if solution.problem.gate_vectors is not None:
