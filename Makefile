@@ -34,7 +34,7 @@ test-other-cpu: $(VENV)/.ready-dev
 bench: $(VENV)/.ready-bench
 	$(BIN)/provenet bench --only $(or $(ONLY),small,size,relu,blocks,operators) --out docs/benchmarks $(BENCH)
 
-# goes on where an earlier run ended; the records are in build/trust
+# goes on where an earlier run of the same code ended; a second one beside it takes other figures; records in build/trust
 trust: $(VENV)/.ready-dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m trust $(FIGURES)
 

@@ -44,9 +44,9 @@ def export(
     source = Source.from_dict(model.source) if "features" in model.source else None
     if precision == "float32" and (far := _too_far_off(model.network)) is not None:
         names = () if source is None else source.names
+        which = names[far] if far < len(names) else far
         warn(
-            f"feature {names[far] if far < len(names) else far!r} varies so little for its size that float32 loses what "
-            "it says; use --precision float64."
+            f"feature {which!r} varies so little for its size that float32 loses what it says; use --precision float64."
         )
     _tell(path, precision, estimator, json, source)
 

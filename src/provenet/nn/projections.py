@@ -58,7 +58,9 @@ def from_projections(
         O.
     activation : str
         "linear" or "relu".
-    readout, scale
+    readout : str
+        As in `SelfAttention`.
+    scale : None or "sqrt_d"
         As in `SelfAttention`.
     """
     if activation not in _ACTIVATIONS:
