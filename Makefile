@@ -41,7 +41,7 @@ trust: $(VENV)/.ready-dev
 # strict: a broken link, a page outside the menu or an example that fails ends it
 docs: $(VENV)/.ready-docs
 	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --quiet
-	@echo "site/index.html"
+	@echo "site: python -m http.server -d site shows it on http://localhost:8000"
 
 wheel: $(VENV)/.build
 	rm -rf dist && $(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
