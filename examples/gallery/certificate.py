@@ -87,7 +87,7 @@ for axes, at in zip(panels, (0.75, 0.3), strict=True):
     axes.axhline(floor, color="#3b6fb6")
     axes.plot(at, bowl(at), "o", color="#d9822b")
     axes.fill_between([-1, 1], floor, bowl(at), color="#d9822b", alpha=0.15)
-    axes.text(-0.95, floor - 0.25, f"all of −1 to 1 is above {floor:.2f}".replace("-", "−"), color="#3b6fb6")
+    axes.text(-0.95, floor - 0.25, f"all of −1 to 1 is above −{-floor:.2f}", color="#3b6fb6")
     axes.set_title(f"here {bowl(at):.2f}; at most {bowl(at) - floor:.2f} from the best")
     axes.set_ylim(-2.1, 2.4)
 plt.show()
