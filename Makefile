@@ -34,14 +34,14 @@ test-other-cpu: $(VENV)/.ready-dev
 bench: $(VENV)/.ready-bench
 	$(BIN)/provenet bench --only $(or $(ONLY),small,size,relu,blocks,operators) --out docs/benchmarks $(BENCH)
 
-# goes on where an earlier run ended; the records are in build/trust
+# goes on where an earlier run of the same code ended; a second one beside it takes other figures; records in build/trust
 trust: $(VENV)/.ready-dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m trust $(FIGURES)
 
 # strict: a broken link, a page outside the menu or an example that fails ends it
 docs: $(VENV)/.ready-docs
 	NO_MKDOCS_2_WARNING=1 OMP_NUM_THREADS=1 $(BIN)/mkdocs build --quiet
-	@echo "site/index.html"
+	@echo "site: python -m http.server -d site shows it on http://localhost:8000"
 
 wheel: $(VENV)/.build
 	rm -rf dist && $(PIP) wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .

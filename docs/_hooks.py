@@ -28,6 +28,12 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     return re.sub(r"<!-- settings: (\w+) -->", lambda found: settings_of(found[1]), markdown)
 
 
+def on_page_content(html: str, **_: Any) -> str:
+    """A picture that is no link opens by itself, as large as it is."""
+    links = r"(<a [^>]*>(?:(?!</a>).)*</a>)|(<img [^>]*src=\"([^\"]+)\"[^>]*>)"
+    return re.sub(links, lambda found: found[1] or f'<a href="{found[3]}">{found[2]}</a>', html, flags=re.DOTALL)
+
+
 def settings_of(name: str) -> str:
     """The settings of an estimator, which are the fields of a dataclass, as a table."""
     import provenet

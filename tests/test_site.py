@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
+from inspect import getdoc, signature
 from pathlib import Path
 
 import provenet as pn
@@ -63,6 +64,22 @@ def test_every_example_has_its_place_in_the_menu() -> None:
     assert {f"examples/{file.stem}.md" for file in (ROOT / "examples" / "gallery").glob("*.py")} <= set(
         re.findall(r"examples/\w+\.md", menu)
     )
+
+
+def test_parameters_that_are_described_together_have_one_default() -> None:
+    """The reference gives all of them the default of the first."""
+    wrong = []
+    for room in (pn, pn.heads, pn.nn, pn.ranks, pn.testing, pn.verify):
+        for name in room.__all__:
+            thing = getattr(room, name)
+            if not callable(thing):
+                continue
+            defaults = {each.name: each.default for each in signature(thing).parameters.values()}
+            groups = re.findall(r"^ *(\w+(?:, \w+)+)(?: :.*)?\n +[A-Z]", getdoc(thing) or "", re.MULTILINE)
+            for group in (each.split(", ") for each in groups):
+                if len({repr(defaults.get(own)) for own in group}) > 1:
+                    wrong.append((name, group))
+    assert wrong == []
 
 
 def test_citation_names_this_version() -> None:

@@ -2,8 +2,10 @@
 
     python -m trust [figure …] [--records build/trust/records.jsonl] [--page docs/trust.md]
 
-goes on where an earlier run ended; without names it runs all figures and writes the page.  Deleting the records begins
-anew.  A case that failed is tried alone by ``python -m trust FIGURE --case NUMBER``.
+goes on where an earlier run of the same code ended; without names it runs all figures.  A record says which code it was
+made with (sources and libraries), and those of other code count for nothing.  Started twice, the second one takes the
+figures that the first has not begun.  The page is written from the records each time.  A case that failed is tried
+alone by ``python -m trust FIGURE --case NUMBER``.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ import time
 import warnings
 from pathlib import Path
 
+from trust.code import digest
 from trust.figure import Figure
 from trust.page import page
-from trust.records import Records
+from trust.records import Changed, Records
 
 
 def main() -> int:
@@ -37,18 +40,21 @@ def main() -> int:
     if unknown := [name for name in asked.figures if name not in FIGURES]:
         parser.error(f"{', '.join(unknown)}: unknown; the figures are {', '.join(FIGURES)}.")
     warnings.simplefilter("ignore")
-    records = Records(asked.records.resolve())  # a figure may work in another folder
-    failed = False
-    for name in asked.figures or FIGURES:
-        figure = FIGURES[name]
-        if asked.case is not None:
-            failed |= not one(figure, asked.case)
-            continue
-        failed |= not run(figure, records, min(figure.count, asked.most or figure.count))
-    if asked.case is None:
-        asked.page.write_text(page(FIGURES, records), encoding="utf-8")
-        print(asked.page)
-    return 1 if failed else 0
+    names = asked.figures or list(FIGURES)
+    if asked.case is not None:
+        wrong = [name for name in names if not one(FIGURES[name], asked.case)]
+        return 1 if wrong else 0
+    records = Records(asked.records.resolve(), digest())  # a figure may work in another folder
+    if others := records.others():
+        print(f"{others} records of other code are left out", flush=True)
+    try:
+        good = [run(FIGURES[name], records, min(FIGURES[name].count, asked.most or sys.maxsize)) for name in names]
+    except Changed as stop:
+        print(f"error: {stop}", file=sys.stderr)
+        return 1
+    asked.page.write_text(page(FIGURES, records), encoding="utf-8")
+    print(asked.page)
+    return 0 if all(good) else 1
 
 
 def one(figure: Figure, case: int) -> bool:
@@ -61,6 +67,14 @@ def one(figure: Figure, case: int) -> bool:
 
 def run(figure: Figure, records: Records, count: int) -> bool:
     """Whether no case of it has failed, those of earlier runs among them."""
+    with records.alone(figure) as mine:
+        if not mine:
+            print(f"{figure.name}: another process works on it", flush=True)
+            return True
+        return _go_on(figure, records, count)
+
+
+def _go_on(figure: Figure, records: Records, count: int) -> bool:
     told = records.told(figure)
     done, wrong = told.done, len(told.failures)
     if done < count:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from trust.code import LIBRARIES
 from trust.figure import Figure
 from trust.records import Records, Told
 
 HEAD = """# Figures for trust
 
-What could go wrong, tried many times. `make trust` runs it all, on one thread, in about an hour of one core; it goes on
-where an earlier run ended, and writes this page from its records. A small part of each figure is in the tests.
+What could go wrong, tried many times. `make trust` runs it all on one thread, goes on where an earlier run ended, and
+writes this page from its records; a second one beside it takes figures that the first has not begun. A small part of
+each figure is in the tests.
+
+{run}
 
 | what was tried | promise | tried | failed |
 |---|---|---|---|
@@ -27,7 +31,23 @@ fault. The proofs are the [certificates](examples/certificate.md) themselves, an
 def page(figures: Mapping[str, Figure], records: Records) -> str:
     known = {name: records.told(figure) for name, figure in figures.items()}
     rows = "".join(_row(figure, known[name]) for name, figure in figures.items())
-    return HEAD + rows + "\n" + "".join(_part(figure, known[name]) for name, figure in figures.items()) + FOOT
+    return (
+        HEAD.replace("{run}", _run(records, known))
+        + rows
+        + "\n"
+        + "".join(_part(figure, known[name]) for name, figure in figures.items())
+        + FOOT
+    )
+
+
+def _run(records: Records, known: Mapping[str, Told]) -> str:
+    """Of what code all of it is, and how long it took."""
+    minutes = sum(told.cpu for told in known.values()) / 60
+    return (
+        "All figures below are of one state of the code: records of any other are left out. `python -m trust.code` "
+        f"prints the digest of a state, sources and versions of {', '.join(LIBRARIES)}; of this one it is "
+        f"`{records.code[:16]}…`. It took {minutes:.0f} minutes of CPU time in all."
+    )
 
 
 def _row(figure: Figure, told: Told) -> str:

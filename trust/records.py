@@ -1,17 +1,24 @@
-"""What was seen, a line a chunk of cases, so that a run that ends goes on where it stood."""
+"""What was seen, a line a chunk of cases, so that a run that ends goes on where it stood.
+
+A line is of the code it was seen with, and counts for no other.  Several processes may write to one file: a line is
+appended as a whole, and each figure has one process at a time.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from trust.code import digest
 from trust.figure import Figure, Seen, Try
 
 
@@ -29,13 +36,37 @@ class Told:
     load: float = 0.0
 
 
-class Records:
-    """The lines of a file."""
+class Changed(RuntimeError):
+    """The code is no longer that of the records."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+
+class Records:
+    """The lines of a file that are of this code."""
+
+    def __init__(self, path: Path, code: str) -> None:
+        self.path, self.code = path, code
+
+    @contextmanager
+    def alone(self, figure: Figure) -> Iterator[bool]:
+        """Whether no other process works on the figure; none does until this ends."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.with_name(f"{self.path.stem}-{figure.name}.lock").open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                yield False
+            else:
+                yield True
 
     def lines(self) -> Iterator[dict[str, Any]]:
+        """Those of this code."""
+        return (line for line in self._all() if line.get("code") == self.code)
+
+    def others(self) -> int:
+        """How many lines are of other code."""
+        return sum(line.get("code") != self.code for line in self._all())
+
+    def _all(self) -> Iterator[dict[str, Any]]:
         if not self.path.exists():
             return
         for line in self.path.read_text(encoding="utf-8").splitlines():
@@ -76,9 +107,16 @@ class Records:
         line: dict[str, Any] = {"figure": figure.name, "first": first, "last": last, "seen": dict(words)}
         line |= {"failures": failures, "worst": worst, "cpu": round(_cpu() - began, 3), "machine": machine}
         line |= {"day": time.strftime("%Y-%m-%d", time.gmtime()), "load": round(os.getloadavg()[0], 1)}
+        line |= {"code": self.code}
+        if digest() != self.code:
+            raise Changed("the code has changed since this run began; begin it again.")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, ensure_ascii=False) + "\n")
+        with self.path.open(
+            "ab"
+        ) as file:  # a line of a run that was killed in the middle of it stays a line of its own
+            fcntl.flock(file, fcntl.LOCK_EX)
+            cut = self.path.read_bytes()[-1:] not in (b"", b"\n")
+            file.write((b"\n" if cut else b"") + json.dumps(line, ensure_ascii=False).encode() + b"\n")
         return line
 
 

@@ -15,7 +15,8 @@ import provenet as pn
 
 images, labels = load_digits(return_X_y=True)
 images = (images / 16).reshape(-1, 1, 8, 8).astype("float32")
-X_train, X_test, y_train, y_test = train_test_split(images, labels, train_size=700, stratify=labels, random_state=0)
+split = train_test_split(images, labels, train_size=700, stratify=labels, random_state=0)
+X_train, X_test, y_train, y_test = split
 
 # %%
 layers = [pn.Layer("cnn", n_gates=8, beta="1e-3mean") for _ in range(2)]
@@ -30,8 +31,10 @@ print(f"test accuracy {model.score(X_test, y_test):.3f}")
 # %%
 figure, axes = plt.subplots(figsize=(6, 3.4), layout="constrained")
 stages = range(1, len(model.stages_) + 1)
-axes.plot(stages, [100 * stage.score for stage in model.stages_], "o-", color="#222222", label="training")
-axes.plot(stages, [100 * stage.validation for stage in model.stages_], "o-", color="#3b6fb6", label="validation")
+training = [100 * stage.score for stage in model.stages_]
+validation = [100 * stage.validation for stage in model.stages_]
+axes.plot(stages, training, "o-", color="#222222", label="training")
+axes.plot(stages, validation, "o-", color="#3b6fb6", label="validation")
 axes.set(xlabel="stage", ylabel="accuracy in %", xticks=list(stages))
 axes.legend(frameon=False)
 plt.show()

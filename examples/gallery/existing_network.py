@@ -39,11 +39,13 @@ def trained(width: int, seed: int) -> torch.nn.Sequential:
 
 # %%
 networks = {(width, seed): trained(width, seed) for width in (3, 10) for seed in (0, 1)}
-judged = {key: pn.certify(net, X, Y, loss="squared", beta=beta, sharpen=3.0) for key, net in networks.items()}
+asked = {"loss": "squared", "beta": beta, "sharpen": 3.0}
+judged = {key: pn.certify(net, X, Y, **asked) for key, net in networks.items()}
 floor = max(certificate.dual for certificate in judged.values())
 for (width, seed), certificate in judged.items():
     above = certificate.primal / floor - 1
-    print(f"{width:2d} units, seed {seed}: objective {certificate.primal:.2f}, at most {above:.1%} above the best")
+    objective = f"objective {certificate.primal:.2f}, at most {above:.1%} above the best"
+    print(f"{width:2d} units, seed {seed}: {objective}")
 print(f"no ReLU network is below {floor:.2f}  (scope: {certificate.scope})")
 
 figure, axes = plt.subplots(figsize=(6, 3.2), layout="constrained")

@@ -17,7 +17,8 @@ import provenet as pn
 images, labels = load_digits(return_X_y=True)
 angle = np.arange(8) * np.pi / 8
 place = np.broadcast_to(np.stack([np.cos(angle), np.sin(angle)], 1), (len(images), 8, 2))
-tokens = np.concatenate([images.reshape(-1, 8, 8) / 16, place], axis=2)  # rows of the image, and which row it is
+# a token is a row of the image, and which row it is
+tokens = np.concatenate([images.reshape(-1, 8, 8) / 16, place], axis=2)
 X, y = torch.tensor(tokens[:600], dtype=torch.float32), torch.tensor(labels[:600])
 
 # %%
@@ -41,12 +42,18 @@ for _ in range(30):
 
 # %%
 # ## What is it worth?
+#
+# `certify` takes the module as it is. `primal` is the objective your loop reached, `dual` a floor that no linear
+# attention head, with any number of heads, can be below.
 
 # %%
 before = pn.certify(head, (X, y), loss="softmax", beta=beta)
 print(before)
 
 # %%
+# "Not certified" is no verdict on the loop. The gap is what can be *proven* from these weights alone, and where a
+# training stops short of a stationary point that is little: the floor is still far too low. A better floor says more.
+#
 # ## The rest of the way
 #
 # `bm`, the Burer–Monteiro method with escape, starts at the weights you have. Where it meets a saddle it adds

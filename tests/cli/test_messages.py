@@ -96,3 +96,21 @@ def test_help_has_no_ends_of_lines_but_the_terminal_s(run, monkeypatch):
 
 def test_experiments_are_listed_with_room_between_name_and_title(run):
     assert "layerwise-fashion-mnist  Fashion-MNIST in three" in run("reproduce", "list").out
+
+
+def test_a_score_of_one_row_is_said_not_to_be_one(run, tmp_path: Path) -> None:
+    (tmp_path / "row.csv").write_text("a,b,y\n1,2,3\n")
+    answer = run("fit", "row.csv", "-t", "y", "--task", "regression", "--gates", 1, "--beta", 1, "-o", "model")
+    assert answer.code == 0
+    assert "row.csv: 1 row (line 2, with names)" in answer.out
+    assert "training R² not defined, of one row" in answer.out
+    assert "-0\n" not in answer.out
+    assert "sklearn" not in answer.err
+
+
+def test_what_float32_would_lose_is_told_where_it_is_exported(run, tmp_path: Path) -> None:
+    rows = [f"{k % 7},{1e9 + k % 5},{k % 3}" for k in range(12)]
+    (tmp_path / "far.csv").write_text("\n".join(["near,far,y", *rows]))
+    assert run("fit", "far.csv", "-t", "y", "--gates", 2, "--beta", 1, "--tol", 0.1, "-o", "model").code == 0
+    assert "feature 'far' varies so little for its size that float32 loses" in run("export", "model").err
+    assert "float32" not in run("export", "model", "--precision", "float64").err

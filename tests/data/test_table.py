@@ -40,12 +40,35 @@ def test_a_header_is_found_out(csv, text, names):
 
 
 @pytest.mark.parametrize(
-    "text", ["a;b\n1;2\n", "a\tb\n1\t2\n", "\ufeffa,b\r\n1,2\r\n", '"a","b"\n"1",2', "a,b\n 1, 2\n"]
+    "text",
+    [
+        *("a;b\n1;2\n", "a\tb\n1\t2\n", "a|b\n1|2\n", "\ufeffa,b\r\n1,2\r\n", '"a","b"\n"1",2', "a,b\n 1, 2\n"),
+        *("\n\na;b\n1;2\n", "a,b,\n1,2,\n", "a;b;;\n1,0;2,0;;\n"),
+    ],
 )
 def test_ways_to_write_the_same(csv, text):
     table = read_table(csv(text))
     assert list(table.columns) == ["a", "b"]
     assert (table.numbers("a")[0], table.numbers("b")[0]) == (1.0, 2.0)
+
+
+def test_commas_of_numbers_part_no_fields(csv):
+    table = read_table(csv("0,5;1,5;7\n2,5;3,5;8\n"))
+    np.testing.assert_array_equal(table.matrix(["0", "1"]), [[0.5, 1.5], [2.5, 3.5]])
+    assert list(read_table(csv('"a;b;c",d\n1,2\n')).columns) == ["a;b;c", "d"]
+    assert list(read_table(csv("text,n\ngood; bad,1\nfine,2\n")).columns) == ["text", "n"]
+
+
+def test_a_column_behind_the_last_delimiter_is_one_where_it_holds_something(csv):
+    with pytest.raises(ValueError, match="no name for column 2, counted from 0; give it one"):
+        read_table(csv("a,b,\n1,2,\n3,4,5\n"))
+
+
+def test_of_a_column_of_truths_what_is_none_is_named(csv):
+    with pytest.raises(ValueError, match="column 'a', line 3: 'maybe' is not a number"):
+        read_table(csv("a,b\ntrue,1\nmaybe,2\nfalse,3\n")).numbers("a")
+    with pytest.raises(ValueError, match="column 'a', line 2: 'true' is not a number"):
+        read_table(csv("a,b\ntrue,1\nyes,2\n")).numbers("a")
 
 
 def test_columns_by_position(csv):
@@ -63,7 +86,7 @@ def test_columns_by_position(csv):
         ("a,b\n1,2\n\n3\n", "line 4 has 1 fields, but line 1 has 2"),
         ("a,b\n1,2,3\n", "line 2 has 3 fields"),
         ("a,a\n1,2\n", "two columns are called 'a'"),
-        ("a,\n1,2\n", "column 1 has no name"),
+        ("a,\n1,2\n", "no name for column 1"),
         ("", "it is empty"),
         ("\n\n", "it is empty"),
         ("a,b\n", "no rows"),

@@ -47,7 +47,7 @@ def trained_network(problem: pn.Problem, count: int) -> tuple[float, Any, Any, A
     sight = sight_of(trainee_of(problem))
     group = torch.arange(len(sight.groups)).repeat_interleave(count)
     brief = problem.activation != "relu"
-    first, second, bias = train(sight.trainee, group, sight.groups[0].p, np.random.default_rng(0), brief)
+    first, second, bias = train(sight.trainee, group, np.random.default_rng(0), brief)
     loss, _ = sight.trainee.slopes(group)(first.numpy(), second.numpy(), bias.numpy())
     objective = loss + problem.program.beta * 0.5 * float(first.square().sum() + second.square().sum())
     return objective, first, second, group

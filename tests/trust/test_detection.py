@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from dataclasses import replace
@@ -12,12 +13,14 @@ import pytest
 
 import provenet as pn
 from trust import damage, hostile, interrupts, kills, limits, oracle, tampered
+from trust.__main__ import run
+from trust.code import digest, digest_of
 from trust.figure import Figure, Seen
 from trust.forgery import sealed
 from trust.models import Small, meaning
 from trust.page import page
 from trust.problems import posed, solved
-from trust.records import Records
+from trust.records import Changed, Records
 
 pytestmark = [
     pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="there is no fork here"),
@@ -113,7 +116,7 @@ def test_a_limit_that_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_records_go_on_where_they_ended(tmp_path: Path) -> None:
     figure = Figure("odd", "odd numbers", "none", "Whether it is odd.", 6, 2, 1, lambda _: None)  # type: ignore[arg-type, return-value]
-    records = Records(tmp_path / "records.jsonl")
+    records = Records(tmp_path / "records.jsonl", digest())
 
     def attempt(case: int) -> Seen:
         if case == 5:
@@ -125,13 +128,51 @@ def test_records_go_on_where_they_ended(tmp_path: Path) -> None:
         file.write('{"figure": "odd", "first": 2, "la')  # of a run that was killed
     assert records.told(figure).done == 2
     assert "2 of 6" in page({"odd": figure}, records)
-    with records.path.open("a") as file:
-        file.write("\n")
     records.add(figure, 2, 6, attempt, "here")
     told = records.told(figure)
     assert (told.done, told.words["even"], told.worst["case"]) == (6, 3, 4.0)
     assert [failure["case"] for failure in told.failures] == [5]
     assert "beyond all that was foreseen" in page({"odd": figure}, records)
+
+
+def odd(tmp_path: Path) -> Figure:
+    return Figure("odd", "odd", "odd", "odd", 6, 2, 1, lambda folder: contextlib.nullcontext(lambda case: Seen("even")))
+
+
+def test_records_of_other_code_count_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = odd(tmp_path)
+    monkeypatch.setattr("trust.records.digest", lambda: "before")
+    before = Records(tmp_path / "records.jsonl", "before")
+    before.add(figure, 0, 4, lambda case: Seen("even"), "here")
+    now = Records(before.path, "now")
+    assert (before.told(figure).done, now.told(figure).done) == (4, 0)
+    assert (before.others(), now.others()) == (0, 1)
+    assert "4 of 6" not in page({"odd": figure}, now)
+    with pytest.raises(Changed, match="has changed since"):  # the tree is another than when the run began
+        now.add(figure, 0, 2, lambda case: Seen("even"), "here")
+    assert now.told(figure).done == 0
+
+
+def test_a_figure_has_one_process_at_a_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    figure, records = odd(tmp_path), Records(tmp_path / "records.jsonl", digest())
+    with records.alone(figure) as mine:
+        assert mine
+        assert run(figure, records, 6)
+    assert "another process works on it" in capsys.readouterr().out
+    assert records.told(figure).done == 0
+    assert run(figure, records, 6)
+    assert records.told(figure).done == 6
+
+
+def test_the_digest_of_code_is_of_every_file_and_its_name(tmp_path: Path) -> None:
+    folder = tmp_path / "package"
+    (folder / "room").mkdir(parents=True)
+    seen = set()
+    for name, text in (("a.py", "1"), ("a.py", "2"), ("room/b.py", "1")):
+        (folder / name).write_text(text)
+        seen.add(digest_of([folder]))
+    (folder / "room/b.py").rename(folder / "b.py")
+    assert len(seen | {digest_of([folder])}) == 4
 
 
 def test_a_case_is_the_same_each_time() -> None:

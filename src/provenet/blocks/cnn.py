@@ -28,10 +28,14 @@ class CNN(Convolution, Block):
 
     Parameters
     ----------
-    kernel, stride, dilation : int or one a dimension
-        How large the kernel is, how far it moves, and how far its entries are apart.
+    kernel : int or one a dimension
+        How large the kernel is.
+    stride : int or one a dimension
+        How far it moves.
     padding : int or one a dimension
         Zeros on both sides.
+    dilation : int or one a dimension
+        How far its entries are apart.
     pool : int, one a dimension, or matrix (a, K)
         A grid of cells, each the average of its positions (not the sum that BM eq. 7 and CP eq. 6 write): 1 is the
         global average, 2 means 2 × 2 cells on images, row-major.  Cells are those of torch's AdaptiveAvgPool: cell i of

@@ -168,11 +168,11 @@ class Certificate:
             *other,
             *free,
             ("primal", f"{self.primal:.12g}"),
-            ("dual", f"{self.dual:.12g}" + ("" if own else f" (by {_WHOSE.get(self.dual_of, self.dual_of)})")),
+            ("dual", f"{self.dual + 0.0:.12g}" + ("" if own else f" (by {_WHOSE.get(self.dual_of, self.dual_of)})")),
             ("gap", _shown(self.gap, self)),
             ("relative gap", _shown(self.relative_gap, self)),
             ("polar max / beta", f"{self.polar_max / self.beta:.12g} ({how if own else 'at the network itself'})"),
-            ("theorem bound", f"{self.theorem_bound:.3e}"),
+            ("theorem bound", f"{self.theorem_bound:.3e}" if self.theorem_bound else "0"),
         ]
 
     def __str__(self) -> str:

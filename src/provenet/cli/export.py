@@ -13,6 +13,9 @@ from provenet.cli.models import shape_of
 from provenet.data.loading import Source
 from provenet.io import export_onnx, load, load_model
 from provenet.layerwise.base import Layerwise
+from provenet.nn import Standardised
+
+_FAR = 1e4  # spreads: float32 keeps a thousandth of one
 
 
 def export(
@@ -39,7 +42,21 @@ def export(
         raise ValueError(f"{folder}: the model whitens its inputs, which the graph does not; use provenet predict.")
     path = export_onnx(model.network, target, precision, shape_of(model))
     source = Source.from_dict(model.source) if "features" in model.source else None
+    if precision == "float32" and (far := _too_far_off(model.network)) is not None:
+        names = () if source is None else source.names
+        which = names[far] if far < len(names) else far
+        warn(
+            f"feature {which!r} varies so little for its size that float32 loses what it says; use --precision float64."
+        )
     _tell(path, precision, estimator, json, source)
+
+
+def _too_far_off(network: Any) -> int | None:
+    """The feature farthest from zero in units of its own spread, where rounding in float32 would be seen in it."""
+    if not isinstance(network, Standardised):
+        return None
+    distance = (network.mean * network.scale).abs()
+    return int(distance.argmax()) if float(distance.max()) > _FAR else None
 
 
 def _tell(path: Path, precision: str, estimator: Any, json: bool, source: Source | None = None) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+
+from sklearn.exceptions import UndefinedMetricWarning
 
 from provenet.cli.console import counted, print_certificate, print_json, say
 from provenet.cli.fitting import Fitting
@@ -11,7 +14,13 @@ from provenet.estimators.base import ProvenEstimator
 
 def _score(estimator: ProvenEstimator, on: Fitting) -> float:
     data = on.data
-    return float(estimator.score(data.X, on.y, sample_weight=data.weight, mask=data.mask))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UndefinedMetricWarning)  # `_scored` says it
+        return float(estimator.score(data.X, on.y, sample_weight=data.weight, mask=data.mask))
+
+
+def _scored(name: str, score: float) -> str:
+    return f"{name} {score:.4g}" if score == score else f"{name} not defined, of one row"
 
 
 def tell(
@@ -53,9 +62,9 @@ def tell(
     beta, beta_max = solution.problem.beta, solution.problem.beta_max
     if data.read:
         say(f"{fitting.path.name}: {data.read}")
-    say(f"{fitting.task} on {' × '.join(map(str, data.X.shape))} data, training {name} {score:.4g}")
+    say(f"{fitting.task} on {' × '.join(map(str, data.X.shape))} data, training {_scored(name, score)}")
     if test is not None and kept_out is not None:
-        say(f"on {len(kept_out.data.X)} rows kept from training, test {name} {test:.4g}")
+        say(f"on {counted(len(kept_out.data.X), 'row')} kept from training, test {_scored(name, test)}")
     neurons, steps = counted(solution.factors.n_neurons, "neuron"), counted(solution.steps, "step")
     say(f"{neurons} by {solution.method} in {steps}, {solution.seconds:.2g} s")
     if solution.problem.gate_vectors is not None:

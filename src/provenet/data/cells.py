@@ -33,6 +33,11 @@ def is_date(value: Any) -> bool:
     return _DATE.match(str(value).strip()) is not None
 
 
+def is_truth(value: Any) -> bool:
+    """A word of some pair such as true and false."""
+    return str(value).strip().lower() in {word for pair in _TRUTHS for word in pair}
+
+
 def as_numbers(values: list[Any]) -> NDArray[np.float64] | None:
     """Numbers as they are, columns of true and false, or yes and no, as one and zero; None for anything else."""
     try:

@@ -233,10 +233,16 @@ def _measured(table: Table, name: str) -> NDArray[np.float64]:
 def told(table: Table, source: Source) -> str:
     """Which rows and columns were used."""
     names = "with names" if table.named else "without names"
-    rows = f"{table.n_rows} rows ({table.line_word}s {table.lines[0]} to {table.lines[-1]}, {names})"
+    first, last = table.lines[0], table.lines[-1]
+    lines = f"{table.line_word} {first}" if first == last else f"{table.line_word}s {first} to {last}"
+    rows = f"{_counted(table.n_rows, 'row')} ({lines}, {names})"
     target = f", target {listed(source.targets, 6)}" if source.targets else ""
     made = "" if source.prepared is None else f" → {len(source.names)} numbers"
-    return f"{rows}, {len(source.features)} features ({listed(source.features, 6)}){made}{target}"
+    return f"{rows}, {_counted(len(source.features), 'feature')} ({listed(source.features, 6)}){made}{target}"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" + ("" if number == 1 else "s")
 
 
 def _load_npz(path: Path, targets: Sequence[str], weight: str | None, *columns: Sequence[str]) -> Dataset:
@@ -261,7 +267,9 @@ def _from_arrays(path: Path, arrays: dict[str, NDArray[Any]], source: Source) ->
         if name in arrays and arrays[name].shape[:1] != X.shape[:1]:
             raise ValueError(f"{path}: X has {len(X)} samples, and {name} is of shape {arrays[name].shape}.")
     X = X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)  # large float32 data stay as they are
-    return Dataset(X, y, weight, source, arrays.get("mask"))
+    used = [name for name in (*source.features, *source.targets, source.weight, "mask") if name in arrays]
+    read = f"arrays {', '.join(f'{name} ({_times(arrays[name].shape)})' for name in used)}"
+    return Dataset(X, y, weight, source, arrays.get("mask"), read=read)
 
 
 def _as_tokens(path: Path, X: NDArray[Any], tokens: int) -> NDArray[Any]:

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from provenet.data.arrays import read_array
-from provenet.data.cells import as_numbers, is_date, is_missing, is_number
+from provenet.data.cells import as_numbers, is_date, is_missing, is_number, is_truth
 from provenet.files import check_regular
 from provenet.memory import check_fits
 
@@ -26,7 +27,9 @@ _WRONG_SHOWN = 12
 _FILL = "fill it (fit --impute) or drop the row."
 _DECIMAL_COMMA = re.compile(r"^\s*[+-]?\d*,?\d+([eE][+-]?\d+)?\s*$")
 _OF_TEXT = 12  # bytes in memory for each of a CSV file: cells are Python's strings until they are numbers
-_DELIMITERS = (",", "\t", ";")
+_DELIMITERS = (",", "\t", ";", "|")
+_QUOTED = re.compile(r'"[^"]*"')
+_LOOKED_AT = 20  # lines that tell what parts fields
 
 
 class ColumnError(ValueError):
@@ -149,6 +152,8 @@ class Table:
             filled = np.full(len(values), np.nan)
             filled[there] = numbers
             return filled
+        none = [i for i, value in enumerate(values) if there[i] and not is_number(value)]
+        strange = {i for i in none if not is_truth(values[i])} or none  # of a column of truths, what is none
         truths = as_numbers(values[there].tolist()) is not None
         for i, value in enumerate(values):  # find the first that is no number, to name it
             if not there[i]:
@@ -160,7 +165,7 @@ class Table:
                     f"{self._place(name, i)}: {str(value)!r} is a date; make numbers of it (days since a day, the "
                     "month, the weekday) or leave it out (--drop)."
                 )
-            if not truths and not is_number(value):
+            if not truths and i in strange:
                 raise ValueError(
                     f"{self._place(name, i)}: {value!r} is not a number; make the column numbers (fit --one-hot) or "
                     "leave it out (--drop)."
@@ -197,12 +202,17 @@ def _read_csv(path: Path, header: bool | None) -> Table:
         raise ValueError(
             f"{path}: it is not text in UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8."
         ) from None
-    delimiter = _delimiter(text.partition("\n")[0])
     file = io.StringIO(text, newline="")
+    delimiter = _delimiter(text)
     rows, lines = _rows(path, csv.reader(file, delimiter=delimiter, strict=True, skipinitialspace=True))
     if not rows:
         raise ValueError(f"{path}: it is empty.")
-    named = has_names(rows) if header is None else header
+    if header is None:
+        named = has_names(rows if delimiter == "," else [[_with_point(cell) for cell in row] for row in rows])
+    else:
+        named = header
+    while named and len(rows[0]) > 1 and not any(row[-1].strip() for row in rows):
+        rows = [row[:-1] for row in rows]  # lines that end in a delimiter have no column behind it
     names = _names(rows[0]) if named else [str(i) for i in range(len(rows[0]))]
     _check_names(path, names)
     body, lines = (rows[1:], lines[1:]) if named else (rows, lines)
@@ -239,7 +249,11 @@ def _with_points(column: tuple[str, ...]) -> tuple[str, ...]:
         return column
     if not all(_DECIMAL_COMMA.match(cell) or is_missing(cell) for cell in column):
         return column
-    return tuple(cell.replace(",", ".") for cell in column)
+    return tuple(map(_with_point, column))
+
+
+def _with_point(cell: str) -> str:
+    return cell.replace(",", ".") if _DECIMAL_COMMA.match(cell) else cell
 
 
 def _rows(path: Path, reader: Any) -> tuple[list[list[str]], list[int]]:
@@ -265,7 +279,7 @@ def _check_names(path: Path, names: list[str]) -> None:
     seen: set[str] = set()
     for i, name in enumerate(names):
         if not name:
-            raise ValueError(f"{path}: column {i} has no name in the header.")
+            raise ValueError(f"{path}: the header has no name for column {i}, counted from 0; give it one.")
         if name in seen:
             raise ValueError(f"{path}: two columns are called {name!r}; rename one.")
         seen.add(name)
@@ -301,8 +315,13 @@ def _from_matrix(path: Path, matrix: NDArray[Any]) -> Table:
     return Table(path, columns, np.arange(1, matrix.shape[0] + 1), line_word="row", named=False)
 
 
-def _delimiter(line: str) -> str:
-    return max(_DELIMITERS, key=line.count)
+def _delimiter(text: str) -> str:
+    """What parts fields: what every line has as often, for numbers may have commas of their own; else what the first
+    line has most of."""
+    lines = (_QUOTED.sub("", line) for line in io.StringIO(text) if line.strip())
+    first, *others = list(islice(lines, _LOOKED_AT)) or [""]
+    even = [own for own in _DELIMITERS if own in first and all(line.count(own) == first.count(own) for line in others)]
+    return even[-1] if others and even else max(_DELIMITERS, key=first.count)
 
 
 def listed(names: Iterable[str], most: int = 12) -> str:

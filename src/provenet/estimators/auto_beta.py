@@ -111,7 +111,7 @@ class _Search:
         relu = problem.activation != "linear"
         beta_max = problem.program.beta_max or 1.0
         trainee = BlockTrainee(problem.on_data, problem.program.loss, beta_max, problem.units, relu)
-        whole = sample_of(trainee, problem.program.operator.shards).merged()
+        whole, _ = sample_of(trainee, problem.program.operator.shards).merged().narrowed()
         groups = len(whole.on.groups)
         self.group = torch.arange(groups).repeat_interleave(neurons)
         self.generator = generator
@@ -148,7 +148,7 @@ class _Search:
         """What is said at every share; None where the time is over before."""
         learner, judge = (self.trainee.part(torch.from_numpy(np.flatnonzero(own))) for own in (fold != k, fold == k))
         held_out = HeldOut(judge, self.group, labels)
-        layers: Layers = begun(learner, self.group, learner.on.p, self.generator)
+        layers: Layers = begun(learner, self.group, self.generator)
         enough = ENOUGH["labels" if labels else "numbers"]
         found = []
         for i, share in enumerate(SHARES):

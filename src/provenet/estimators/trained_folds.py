@@ -38,9 +38,10 @@ def trained_scores(
         problem = roughly(model, own, seed)
         told = problem.on_data, problem.program.loss, problem.program.beta, problem.units
         trainee = BlockTrainee(*told, relu=model.activation != "linear").merged()
+        trainee, widened = trainee.narrowed()
         count = min(model._wanted().count or NEURONS, NEURONS)
         group = torch.arange(len(trainee.on.groups)).repeat_interleave(count)
-        layers = begun(trainee, group, trainee.on.p, np.random.default_rng(seed))
+        layers = begun(trainee, group, np.random.default_rng(seed))
         rough = is_classifier(model) and many_outputs(model, data)  # the more outputs, the longer a training takes
         enough = ENOUGH["labels" if rough else "numbers"]
         # such a network has no gates of its own, but each neuron its group: any gate of that group says which
@@ -50,7 +51,7 @@ def trained_scores(
             layers = descended(at, group, layers, STEPS[k > 0], enough)
             if deadline.over():
                 break
-            network = problem.network(Factors(layers.first, layers.second, gate))
+            network = problem.network(Factors(widened(layers.first), layers.second, gate))
             scores[k] = score_of(model, data, fold.test, network_=problem.outward(network))
     return scores
 

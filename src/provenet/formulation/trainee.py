@@ -35,6 +35,10 @@ class BlockTrainee:
         return len(self.on.X)
 
     @property
+    def p(self) -> int:
+        return self.on.p
+
+    @property
     def q(self) -> int:
         return self.on.q
 
@@ -106,6 +110,18 @@ class BlockTrainee:
         weight = torch.zeros_like(own.loss.sample_weight).index_add_(0, copies, self.loss.sample_weight)
         beta = float(_without_last_digits(torch.tensor(self.beta, dtype=torch.float64)))
         return replace(own, on=replace(own.on, X=X[index]), loss=own.loss.with_data(target[index], weight), beta=beta)
+
+    def narrowed(self) -> tuple[BlockTrainee, Callable[[Tensor], Tensor]]:
+        X, block = self.on.X.to(torch.float64), self.on.block
+        if not block.plain or X.shape[1] <= len(X):
+            return self, lambda first: first
+        basis, corner = torch.linalg.qr(X.T)  # (d, n) and (n, n): the samples are cornerᵀ in coordinates of their span
+        on = block.on(corner.T.contiguous(), self.on.outputs, self.on.readout)
+
+        def widened(first: Tensor) -> Tensor:  # beside the features a block has its ones, if any
+            return torch.cat([first[:, : len(X)] @ basis.T, first[:, len(X) :]], dim=1)
+
+        return replace(self, on=on), widened
 
     def at(self, beta: float) -> BlockTrainee:
         """At another β, normalised as this one is."""

@@ -37,6 +37,9 @@ class Trainee(Protocol):
     def samples(self) -> int: ...
 
     @property
+    def p(self) -> int: ...
+
+    @property
     def q(self) -> int: ...
 
     def work(self, neurons: int) -> float:
@@ -63,6 +66,10 @@ class Trainee(Protocol):
     def merged(self) -> Trainee:
         """On distinct samples, each with the weight of all that are equal to it: so that one of weight two trains a
         network as one repeated does."""
+
+    def narrowed(self) -> tuple[Trainee, Callable[[Tensor], Tensor]]:
+        """On coordinates within the span of the samples, where a table has more columns than rows, and the way back for
+        first layers (m, p): weights beyond the span say nothing and are penalised, so that a network has none."""
 
 
 @dataclass(frozen=True)

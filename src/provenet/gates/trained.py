@@ -30,7 +30,7 @@ def trained(sight: Sight, count: int, seed: int | None) -> Sampled:
     generator = np.random.default_rng(seed)
     trainee, groups = sight.trainee, sight.groups
     group = torch.arange(len(groups)).repeat_interleave(count)
-    first, second, _ = train(trainee, group, groups[0].p, generator, sight.brief)
+    first, second, _ = train(trainee, group, generator, sight.brief)
     size = torch.linalg.vector_norm(first, dim=1) * torch.linalg.vector_norm(second, dim=1)
     found = []
     for b, rows in enumerate(groups):
@@ -46,13 +46,15 @@ def trained(sight: Sight, count: int, seed: int | None) -> Sampled:
     return Sampled(found, (first, second, group))
 
 
-def train(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generator, brief: bool = True) -> Layers:
+def train(trainee: Trainee, group: Tensor, generator: np.random.Generator, brief: bool = True) -> Layers:
     """The layers of a network trained by L-BFGS, from neurons of balanced layers."""
     trainee = trainee.merged()
     steps, k = _affordable(trainee, len(group), brief)
     if k < trainee.samples:
         trainee = trainee.part(torch.from_numpy(np.sort(generator.permutation(trainee.samples)[:k])))
-    return descended(trainee, group, begun(trainee, group, p, generator), steps)
+    trainee, widened = trainee.narrowed()
+    layers = descended(trainee, group, begun(trainee, group, generator), steps)
+    return layers._replace(first=widened(layers.first))
 
 
 def in_a_moment(trainee: Trainee, neurons: int) -> bool:

@@ -37,9 +37,10 @@ class Layers(NamedTuple):
         return Layers(*(part.view_as(own) for part, own in zip(parts, self, strict=True)))
 
 
-def begun(trainee: Trainee, group: Tensor, p: int, generator: np.random.Generator) -> Layers:
+def begun(trainee: Trainee, group: Tensor, generator: np.random.Generator) -> Layers:
     """Neurons in random directions, their layers balanced, that together say something of moderate size."""
-    first, second = (unit(torch.from_numpy(generator.standard_normal((len(group), k)))) for k in (p, trainee.q))
+    sizes = trainee.p, trainee.q
+    first, second = (unit(torch.from_numpy(generator.standard_normal((len(group), k)))) for k in sizes)
     said = float(trainee.network(group)(first, second).square().mean()) ** 0.5
     root = (_OUTPUTS / said) ** 0.5 if said > 0 else 1.0
     return Layers(root * first, root * second, trainee.bias())

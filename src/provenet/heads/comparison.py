@@ -86,10 +86,11 @@ def compare(
         How many, from 0.3 β_max down, or shares of β_max.
     n_gates : int
         Gaussian gates of heads that have any.
-    tol, max_seconds : float
-        The relative gap asked of every head, and a limit of all together: each has an even share of what the ones
-        before it left.  The table has the gap that was reached; a head for which no time was left waits until the same
-        comparison is begun again.
+    tol : float
+        The relative gap asked of every head; the table has the gap that was reached.
+    max_seconds : float, optional
+        A limit of all together: each has an even share of what the ones before it left.  A head for which no time was
+        left waits until the same comparison is begun again.
     seed : int
         For the split and the gates.
     out : str or path, optional

@@ -110,7 +110,17 @@ class CNN(TwoLayer):
         Of the inputs.
     c : int
         Outputs.
-    kernel, stride, padding, dilation, pool, fit_intercept
+    kernel : int or one a dimension
+        As in `provenet.CNN`.
+    stride : int or one a dimension
+        As in `provenet.CNN`.
+    padding : int or one a dimension
+        As in `provenet.CNN`.
+    dilation : int or one a dimension
+        As in `provenet.CNN`.
+    pool : int, one a dimension, or matrix (a, K)
+        As in `provenet.CNN`.
+    fit_intercept : bool
         As in `provenet.CNN`.
     dims : int, default 2
         2 for images, 1 for sequences.

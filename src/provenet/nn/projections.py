@@ -54,7 +54,9 @@ def from_projections(
         As in `Projections`.
     activation : str
         "linear" or "relu".
-    readout, scale
+    readout : str
+        As in `SelfAttention`.
+    scale : None or "sqrt_d"
         As in `SelfAttention`.
     """
     if activation not in _ACTIVATIONS:

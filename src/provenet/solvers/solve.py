@@ -55,17 +55,13 @@ def solve(
     problem : Problem
         As `provenet.formulate` makes it.
     method : str or Method, default "auto"
-        "auto", a name, or a method object; ``solution.method`` says what ran.  By what they iterate on:
-
-            stacks      "admm", "apg", "subspace"
-            neurons     "bm", and "lbfgs" for much data
-            interior    "ipm", "active_ipm"; for ReLU "working_set", "copositive", "copositive_dual"
-            cones       ReLU: "cone_admm", "cone_bm", "frank_wolfe", "cutting_plane", "closed_form", "copositive_admm"
-            cones       ReLU with the penalties (1, 1) and (inf, 1): "line_frank_wolfe"
-            reference   "cvx", through CVXPY
-
-        "admm", "bm" and "copositive" are words for a family, too: the first member that takes the problem runs.  A
-        method that cannot take it raises ValueError, and says why.
+        "auto", a name, or a method object; ``solution.method`` says what ran.  By what they iterate on: one matrix a
+        gate ("admm", "apg", "subspace"); neurons ("bm", and "lbfgs" for much data); interior points ("ipm",
+        "active_ipm"; for ReLU "working_set", "copositive", "copositive_dual"); ReLU's cones ("cone_admm", "cone_bm",
+        "frank_wolfe", "cutting_plane", "closed_form", "copositive_admm", and "line_frank_wolfe" for the penalties
+        (1, 1) and (inf, 1)); "cvx" is the reference, through CVXPY.  "admm", "bm" and "copositive" are words for a
+        family, too: the first member that takes the problem runs.  A method that cannot take it raises ValueError, and
+        says why.
     tol : float, default 1e-6
         The relative gap asked for.
     max_steps : int, optional
