@@ -85,6 +85,10 @@ def test_a_share_of_beta_max() -> None:
     refused("share of beta_max needs a stage that is posed", layers=small_layers(beta="0.1max")[:1])
 
 
-def test_torchrun_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pn.ranks.joined():
+        layers = [*small_layers()[:1], pn.Layer("cnn", activation="relu", engine="solve", n_gates=3)]
+        refused("stage 2 of 2: activation 'relu' is solved over cones of all rows.*engine='minibatch'", layers=layers)
+        refused("y: 1 labels are missing", y=np.r_[np.nan, np.arange(39.0) % 3])
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
-    refused("stages are trained in one process.*without torchrun")
+    refused(r"torchrun has started several processes of this; fit within provenet.ranks.joined\(\)")
