@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,6 +25,8 @@ from provenet.io import save
 from provenet.io.folder import check_replaceable
 from provenet.layerwise import LayerwiseClassifier
 from provenet.layerwise.progress import Event, Watcher
+from provenet.ranks import joined
+from provenet.ranks.context import started_by_torchrun
 
 _RUN = ".run"  # within the model's folder
 _PAUSE = 5.0  # seconds
@@ -71,14 +73,13 @@ def layerwise(
     Example: provenet layerwise fashion-mnist --stages 3 --out model
 
     Example: provenet layerwise fashion-mnist --stages 3 --out model --resume
+
+    Example: torchrun --nproc-per-node 4 --max-restarts 3 -m provenet layerwise fashion-mnist --stages 3 --out model
     """
     check_replaceable(out)
     check_writable(out)
     images = load_images(data)
     X, y = images.training if limit is None else (images.training[0][:limit], images.training[1][:limit])
-    if X.ndim == 3:
-        axes = f"{X.shape[1]} tokens of {X.shape[2]} features"
-        warn(f"{data}: X {X.shape} is taken for {axes}; greyscale images are (n, 1, height, width).")
     model = LayerwiseClassifier(
         layers=stages,
         preset=preset,
@@ -96,18 +97,29 @@ def layerwise(
         checkpoint=out / _RUN,
         resume=resume,
     )
-    with _bar(quiet=json) as show, watched(model, show), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
-        try:
-            model.fit(X, y)
-        except KeyboardInterrupt:
-            if (out / _RUN).is_dir():
-                kept.there("run so far, for --resume,", out / _RUN)
-            raise
-    for warning in caught:
-        warn(str(warning.message))
-    with kept.writing("model", out):
-        save(model, out, source={"data": images.name})
+    with joined() if started_by_torchrun() else nullcontext() as group:
+        first, mine = group is None or group.is_first, slice(None) if group is None else group.rows(len(X))
+        if X.ndim == 3 and first:
+            axes = f"{X.shape[1]} tokens of {X.shape[2]} features"
+            warn(f"{data}: X {X.shape} is taken for {axes}; greyscale images are (n, 1, height, width).")
+        with (
+            _bar(quiet=json or not first) as show,
+            watched(model, show),
+            warnings.catch_warnings(record=True) as caught,
+        ):
+            warnings.simplefilter("always", ConvergenceWarning)
+            try:
+                model.fit(X[mine], y[mine])
+            except KeyboardInterrupt:
+                if (out / _RUN).is_dir():
+                    kept.there("run so far, for --resume,", out / _RUN)
+                raise
+        for warning in caught if first else ():
+            warn(str(warning.message))
+        with kept.writing("model", out):
+            save(model, out, source={"data": images.name})
+    if not first:
+        return
     score = None if images.test is None else _score(model, images.test)
     if json:
         rows = [stage.to_dict() for stage in model.stages_]
