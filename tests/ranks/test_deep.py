@@ -17,6 +17,7 @@ import torch
 from sklearn.datasets import load_digits
 
 import provenet as pn
+from provenet.layerwise.checkpoint import Checkpoint
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
@@ -130,7 +131,7 @@ def test_what_is_wrong_in_one_process_is_told_by_all(folder: Path) -> None:
     assert "it holds a run; resume it" in told["again"]
 
 
-def test_the_command_line_restarts_where_it_was_killed(tmp_path: Path) -> None:
+def test_the_command_line_restarts_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """torchrun restarts both when one is killed; the run goes on by itself, and one process speaks."""
     X, y = load_digits(return_X_y=True)
     np.savez(
@@ -151,20 +152,23 @@ def test_the_command_line_restarts_where_it_was_killed(tmp_path: Path) -> None:
     )
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     command = [str(tmp_path / "killed.py"), "layerwise", str(tmp_path / "digits.npz"), "--out", str(tmp_path / "model")]
-    settings = ["--stages", "2", "--epochs", "3", "--gates", "4", "--validation", "0", "--json", "--augment", "flip"]
+    settings = ["--stages", "2", "--epochs", "3", "--gates", "4", "--validation", "0", "--augment", "flip"]
     done = subprocess.run(
         [*torchrun, "--max-restarts", "1", *command, *settings],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=400,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)  # of one process, not of two
-    assert told["samples"] == [200, 1, 8, 8]
-    assert [stage["engine"] for stage in told["stages"]] == ["minibatch", "minibatch"]
     model = pn.load(tmp_path / "model")
-    assert model.score(X[200:260].reshape(-1, 1, 8, 8), y[200:260]) == told["test"]
-    again = subprocess.run([*torchrun, *command, *settings], capture_output=True, text=True, timeout=300, check=False)
-    assert again.returncode != 0
-    assert "it holds a run; resume it" in again.stdout  # as JSON
+    assert [(stage.engine, stage.epochs) for stage in model.stages_] == [("minibatch", 3)] * 2
+    score = model.score(X[200:260].reshape(-1, 1, 8, 8), y[200:260])
+    assert done.stdout.count(f"test accuracy {score:.4f}") == 1  # of one process, not of two
+    assert done.stderr.count("stage 1/2  training  epoch 3/3") == 1  # the first stage is not trained again
+    begun = json.loads((tmp_path / "model" / ".run" / "run.json").read_text())
+    assert begun["asked"]["torchrun"] == "rows in 8 pieces"
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")  # of another start: its run is not this one's
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", begun["begun_by"].split(",")[0])
+    with pytest.raises(FileExistsError, match="it holds a run; resume it"):
+        Checkpoint.open(tmp_path / "model" / ".run", begun["asked"], resume=False)

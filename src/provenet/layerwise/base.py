@@ -160,7 +160,7 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
         self.network_ = Layers(stage.module for stage in stages).eval()
         proofs = [(number, stage.certificate) for number, stage in enumerate(stages, 1) if stage.certificate]
         short = [f"stage {number}: {proof.relative_gap:.1e}" for number, proof in proofs if not proof.holds(self.tol)]
-        if short:
+        if short and is_first():
             warnings.warn(
                 f"{type(self).__name__}: relative gaps above tol={self.tol:g} ({', '.join(short)}). The stages are "
                 "kept; more epochs or a larger beta bring the gaps down, and sharpen=seconds their proofs' part.",

@@ -30,7 +30,7 @@ from provenet.layerwise.minibatch import Training
 from provenet.layerwise.stage import TrainedStage
 from provenet.nn import Stage
 from provenet.nn.rebuild import describe, rebuild
-from provenet.ranks.context import by_first, current, restarted_by_torchrun, torchrun_name
+from provenet.ranks.context import by_first, current, restart_count, torchrun_name
 
 _FORMAT = "provenet-layerwise-run"
 _VERSION = 1
@@ -117,7 +117,7 @@ def _begin(folder: Path, asked: dict[str, Any], resume: bool) -> None:
         write_atomically(path, (json.dumps(written, indent=2, ensure_ascii=False) + "\n").encode())
         return
     found = _read_json(path)
-    restarted = restarted_by_torchrun() and me == found.get("begun_by")
+    restarted = restart_count() > 0 and me == found.get("begun_by")
     if not (resume or restarted):
         raise FileExistsError(f"{folder}: it holds a run; resume it (resume=True, --resume), or choose another folder.")
     if found.get("format") != _FORMAT or found.get("version") != _VERSION:

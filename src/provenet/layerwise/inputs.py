@@ -93,7 +93,10 @@ class Held(Inputs):
         self.pieces, self.total = self.shards.slices, self.shards.n
 
     def rows(self, index: Any) -> Tensor:
-        return torch.from_numpy(np.array(self.array[index], dtype=np.float32, order="C"))
+        chosen = self.array[index]
+        out = torch.empty(chosen.shape)  # of torch's own alignment, so that products do not hang on where numpy puts it
+        out.numpy()[...] = chosen
+        return out
 
 
 class Chosen(Inputs):

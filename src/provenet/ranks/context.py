@@ -42,7 +42,7 @@ def joined() -> Iterator[Ranks]:
     """
     begun = False
     if not dist.is_initialized() and started_by_torchrun():
-        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+        _meet()
         begun = True
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -56,6 +56,15 @@ def joined() -> Iterator[Ranks]:
         torch.set_num_threads(threads)
         if begun:
             dist.destroy_process_group()
+
+
+def _meet() -> None:
+    """Begin the group; after a restart under another name, for the store still has the addresses of those who are gone
+    (pytorch/pytorch#135712)."""
+    store, rank, world = next(dist.rendezvous("env://"))
+    fresh = dist.PrefixStore(f"provenet-{restart_count()}", store)
+    backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
+    dist.init_process_group(backend, store=fresh, rank=rank, world_size=world)
 
 
 @contextmanager
@@ -169,8 +178,9 @@ def torchrun_name() -> str | None:
     return f"{os.environ['TORCHELASTIC_RUN_ID']}, process {os.getppid()}" if started_by_torchrun() else None
 
 
-def restarted_by_torchrun() -> bool:
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+def restart_count() -> int:
+    """How often torchrun has started this process anew."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
 
 
 def least(value: float) -> float:
