@@ -86,7 +86,7 @@ def test_the_stages_are_trained(folder: Path) -> None:
 
 @pytest.mark.parametrize("name", ["solved", "table", "relu"])
 def test_one_process_with_all_the_rows_proves_the_same(folder: Path, driver: ModuleType, name: str) -> None:
-    """Of the saved network, on what each stage saw of the rows that were trained on."""
+    """Of the saved network, on what each stage saw of the rows that were trained on, to the digits of its float32."""
     model, X, y = pn.load(folder / name), *driver.CASES[name][1:]
     rows = np.arange(len(X))
     if model.validation_fraction is not None:
@@ -99,10 +99,10 @@ def test_one_process_with_all_the_rows_proves_the_same(folder: Path, driver: Mod
         with torch.no_grad():
             inputs = model.network_[number].prepared(model.network_.passed(seen, number))
         proof = pn.certify(stage.module.network, inputs, targets, loss=model.loss, beta=stage.certificate.beta)
-        assert stage.certificate.primal == pytest.approx(proof.primal, rel=1e-9)
-        assert proof.dual <= stage.certificate.dual * (1 + 1e-6)  # a solved stage has its run's dual point, too
+        assert stage.certificate.primal == pytest.approx(proof.primal, rel=1e-5)
+        assert proof.dual <= stage.certificate.dual * (1 + 1e-5)  # a solved stage has its run's dual point, too
         if stage.engine == "minibatch":
-            assert stage.certificate.dual == pytest.approx(proof.dual, rel=1e-6)
+            assert stage.certificate.dual == pytest.approx(proof.dual, rel=1e-5)
         assert stage.certificate.scope == proof.scope
 
 
