@@ -60,6 +60,11 @@ def test_settings() -> None:
     refused("cache: a size such as", cache="much")
     refused("sharpen: seconds from zero on", sharpen=-1.0)
     refused("augment: 'turn' is unknown", augment=("turn",))
+    refused(r"augment: a list of words is needed, such as \['flip'\]", augment="flip")
+    refused(r"augment: it is for images.* samples of shape \(64,\)", X=X.reshape(40, -1), layers=1, augment=["flip"])
+    refused("tol: it must be a positive, finite number", tol=0)
+    refused("max_seconds: a positive number, or None", max_seconds=-1)
+    refused("finish: a whole number of steps from zero on", finish=1.5)
     refused("no longer finite", layers=small_layers(rate=1e30)[:1])
     for wrong, match in (
         ({"block": "cone"}, "block: 'cone' is unknown"),

@@ -79,6 +79,7 @@ def layerwise(
     check_replaceable(out)
     check_writable(out)
     images = load_images(data)
+    images.check_test()
     X, y = images.training if limit is None else (images.training[0][:limit], images.training[1][:limit])
     model = LayerwiseClassifier(
         layers=stages,
@@ -99,9 +100,8 @@ def layerwise(
     )
     with joined() if started_by_torchrun() else nullcontext() as group:
         first, mine = group is None or group.is_first, slice(None) if group is None else group.rows(len(X))
-        if X.ndim == 3 and first:
-            axes = f"{X.shape[1]} tokens of {X.shape[2]} features"
-            warn(f"{data}: X {X.shape} is taken for {axes}; greyscale images are (n, 1, height, width).")
+        if first:
+            _tell_of_axes(data, X.shape)
         with (
             _bar(quiet=json or not first) as show,
             watched(model, show),
@@ -130,6 +130,16 @@ def layerwise(
     if score is not None:
         say(f"test accuracy {score:.4f}")
     say(f"model   {out}")
+
+
+def _tell_of_axes(data: Path, shape: tuple[int, ...]) -> None:
+    """Where another reading of an NPZ file's X is likely."""
+    if len(shape) == 3:
+        axes = f"{shape[1]} tokens of {shape[2]} features"
+        warn(f"{data}: X {shape} is taken for {axes}; greyscale images are (n, 1, height, width).")
+    if len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3):
+        axes = f"{shape[1]} channels of {shape[2]} × {shape[3]} pixels"
+        warn(f"{data}: X {shape} is taken for {axes}; images are (n, channels, height, width).")
 
 
 def _by_lines(console: Console) -> Watcher:

@@ -21,6 +21,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from provenet.estimators.settings import seed_of
+from provenet.layerwise.augment import check_ways
 from provenet.layerwise.checkpoint import Checkpoint
 from provenet.layerwise.grow import Growth, Samples
 from provenet.layerwise.inputs import Held, Store
@@ -31,7 +32,7 @@ from provenet.layerwise.progress import Event, Watcher
 from provenet.layerwise.samples import as_array, as_bytes
 from provenet.layerwise.scores import Score
 from provenet.layerwise.sets import Sets, cut
-from provenet.layerwise.settings import LayerwiseSettings
+from provenet.layerwise.settings import LayerwiseSettings, check_settings
 from provenet.layerwise.shapes import check_can_be_spread, check_shapes
 from provenet.layerwise.stage import StageTable, TrainedStage
 from provenet.nn import Layers
@@ -60,8 +61,7 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
                 f"{type(self).__name__}: torchrun has started several processes of this; fit within "
                 "provenet.ranks.joined(), on each one's own rows."
             )
-        if not 0 <= self.sharpen < float("inf"):
-            raise ValueError(f"sharpen: seconds from zero on are needed, got {self.sharpen!r}.")
+        check_settings(self)
         if self.loss not in self.losses:
             known = " or ".join(map(repr, self.losses))
             raise ValueError(f"loss: {self.loss!r} is not one of {type(self).__name__}; choose {known}.")
@@ -70,6 +70,7 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
         self.sample_shape_ = X.shape[1:]
         self.n_features_in_ = self.sample_shape_[-1 if len(self.sample_shape_) < 3 else 0]
         recipe = replace(chosen_preset(self.preset), augment=tuple(self.augment))
+        check_ways(recipe.augment, self.sample_shape_)
         layers = self._layers(recipe, round(total(len(X))))
         check_shapes(layers, self.sample_shape_, targets.shape[-1])
         check_can_be_spread(layers)

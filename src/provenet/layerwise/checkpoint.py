@@ -111,6 +111,8 @@ class Checkpoint:
 def _begin(folder: Path, asked: dict[str, Any], resume: bool) -> None:
     """A new run, or the one that is there; one of these processes' own start, where torchrun has restarted them."""
     path, me = folder / _RUN, torchrun_name()
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"checkpoint: {folder} is a file; a folder is needed.")
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
         written = {"format": _FORMAT, "version": _VERSION, "asked": asked, "begun_by": me}
