@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from provenet.data import cifar, idx
-from provenet.data.images import load_images
+from provenet.data.images import ImageSet, load_images
 
 RNG = np.random.default_rng(0)
 
@@ -118,9 +118,22 @@ def test_npz(tmp_path: Path) -> None:
     np.savez(tmp_path / "some.npz", X=X)
     with pytest.raises(ValueError, match="labels are missing"):
         load_images(tmp_path / "some.npz")
+    np.savez(tmp_path / "half.npz", X=X, y=y, X_test=X)
+    with pytest.raises(ValueError, match="y_test is missing; a test set is both"):
+        load_images(tmp_path / "half.npz")
     np.savez(tmp_path / "objects.npz", X=np.array([{}]), y=y)
     with pytest.raises(ValueError, match="holds Python objects"):
         load_images(tmp_path / "objects.npz")
+
+
+def test_a_test_set_of_another_kind() -> None:
+    X, y = RNG.normal(size=(4, 1, 3, 3)), np.arange(4)
+    ImageSet((X, y), None, "").check_test()
+    ImageSet((X, y), (X, y), "").check_test()
+    with pytest.raises(ValueError, match=r"X_test: its samples have shape \(3, 3, 3\), those of X \(1, 3, 3\)"):
+        ImageSet((X, y), (X.repeat(3, axis=1), y), "").check_test()
+    with pytest.raises(ValueError, match="y_test: 4 samples need as many labels, got 3"):
+        ImageSet((X, y), (X, y[:3]), "").check_test()
 
 
 def picture(path: Path, array: Any) -> None:

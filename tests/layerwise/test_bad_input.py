@@ -60,6 +60,11 @@ def test_settings() -> None:
     refused("cache: a size such as", cache="much")
     refused("sharpen: seconds from zero on", sharpen=-1.0)
     refused("augment: 'turn' is unknown", augment=("turn",))
+    refused(r"augment: a list of words is needed, such as \['flip'\]", augment="flip")
+    refused(r"augment: it is for images.* samples of shape \(64,\)", X=X.reshape(40, -1), layers=1, augment=["flip"])
+    refused("tol: it must be a positive, finite number", tol=0)
+    refused("max_seconds: a positive number, or None", max_seconds=-1)
+    refused("finish: a whole number of steps from zero on", finish=1.5)
     refused("no longer finite", layers=small_layers(rate=1e30)[:1])
     for wrong, match in (
         ({"block": "cone"}, "block: 'cone' is unknown"),
@@ -85,6 +90,10 @@ def test_a_share_of_beta_max() -> None:
     refused("share of beta_max needs a stage that is posed", layers=small_layers(beta="0.1max")[:1])
 
 
-def test_torchrun_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_several_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pn.ranks.joined():
+        layers = [*small_layers()[:1], pn.Layer("cnn", activation="relu", engine="solve", n_gates=3)]
+        refused("stage 2 of 2: activation 'relu' is solved over cones of all rows.*engine='minibatch'", layers=layers)
+        refused("y: 1 labels are missing", y=np.r_[np.nan, np.arange(39.0) % 3])
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "1")
-    refused("stages are trained in one process.*without torchrun")
+    refused(r"torchrun has started several processes of this; fit within provenet.ranks.joined\(\)")

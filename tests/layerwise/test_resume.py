@@ -16,8 +16,8 @@ from sklearn.base import clone
 
 import provenet as pn
 from provenet.layerwise import checkpoint as checkpoints
+from provenet.layerwise import exact, work
 from provenet.layerwise import inputs as inputs_
-from provenet.layerwise import work
 from provenet.layerwise.minibatch import Minibatches
 
 EPOCHS, STAGES, STEPS = 3, 2, 2  # 200 samples in batches of 128
@@ -145,6 +145,25 @@ def test_ctrl_c_in_a_proof_keeps_the_stage(whole: Any, slice_: Any, tmp_path: Pa
     model = fitted(estimator(checkpoint=tmp_path / "run"), *slice_)
     assert len(model.stages_) == 1
     assert "its proof was interrupted" in str(model.stages_)
+    monkeypatch.undo()
+    resumed_equals(whole, model, slice_)
+
+
+def test_ctrl_c_while_a_stage_is_solved(slice_: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """What was found by then is kept, the next stage is not begun, and a resumed run solves it to its end."""
+    layers = small_layers(epochs=EPOCHS, engine="solve", gates="gaussian", beta="1e-2mean")[:STAGES]
+    model = estimator(tol=1e-2).set_params(layers=layers)
+    whole = fitted(clone(model), *slice_)
+    solve = exact.solve_quietly
+
+    def interrupted(problem: Any, method: Any, limits: Any, start: Any, callback: Any) -> Any:
+        return solve(problem, method, limits, start, callback=lambda record: callback(record) or record.step > 5)
+
+    monkeypatch.setattr(exact, "solve_quietly", interrupted)
+    fitted(model.set_params(checkpoint=tmp_path / "run"), *slice_)
+    assert [stage.complete for stage in model.stages_] == [False]
+    assert model.stages_[0].certificate.relative_gap > 1e-2
+    assert "stage 1: solving it was interrupted" in str(model.stages_)
     monkeypatch.undo()
     resumed_equals(whole, model, slice_)
 

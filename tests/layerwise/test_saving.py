@@ -106,6 +106,19 @@ def test_what_a_stage_that_is_solved_tells(digits: Any, tmp_path: Path) -> None:
     assert answer.stderr.count("solving") < 10
 
 
+def test_what_an_npz_file_may_hold_wrong_is_told_before_the_work(digits: Any, tmp_path: Path) -> None:
+    X, y = digits
+    colours = X[:40].repeat(3, axis=1)
+    np.savez(tmp_path / "mixed.npz", X=colours, y=y[:40], X_test=X[:9], y_test=y[:9])
+    answer = layerwise(tmp_path / "mixed.npz", "-o", tmp_path / "model")
+    assert answer.exit_code == 1
+    assert "X_test: its samples have shape (1, 8, 8), those of X (3, 8, 8)" in " ".join(answer.stderr.split())
+    assert not (tmp_path / "model").exists()
+    np.savez(tmp_path / "last.npz", X=colours.transpose(0, 2, 3, 1), y=y[:40])
+    answer = layerwise(tmp_path / "last.npz", "-o", tmp_path / "model", "--stages", 1, "--gates", 2)
+    assert "8 channels of 8 × 3 pixels; images are (n, channels, height, width)" in " ".join(answer.stderr.split())
+
+
 def test_export(model: Any, digits: Any, tmp_path: Path) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     pn.save(model, tmp_path / "deep")

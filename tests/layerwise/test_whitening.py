@@ -16,6 +16,7 @@ from provenet.layerwise.minibatch import Minibatches
 from provenet.layerwise.modules import module_of
 from provenet.layerwise.optimise import SGD, in_coordinates
 from provenet.layerwise.presets import PRESETS
+from provenet.layerwise.scores import Accuracy
 from provenet.layerwise.start import fresh_start
 from provenet.layerwise.whitening import drawn, rows_of, whitening_root
 from provenet.statement import Statement
@@ -79,7 +80,7 @@ def trained(X: Any, y: Any, whiten: float | None, epochs: int = 4) -> Any:
     layer = recipe.filled(small_layers(epochs=epochs)[0], 0, 1, len(X))
     statement = Statement.of(layer.made_block, "softmax", 1e-3 * len(X), activation="gated_relu", readout="mean")
     targets = torch.eye(10, dtype=torch.float64)[torch.from_numpy(y)]
-    batches = Minibatches(layer, recipe, statement, Held(X), targets, lambda said, _: 0.0, seed=0, ridge=whiten)
+    batches = Minibatches(layer, recipe, statement, Held(X), targets, Accuracy(), seed=0, ridge=whiten)
     *_, last = batches.run(batches.start())
     return last
 

@@ -17,6 +17,7 @@ from provenet.losses import LOSSES, Free, Shiftable, constant
 from provenet.losses.balance import is_balanced
 from provenet.losses.ranked import RankedLoss
 from provenet.ranks import Partition, Ranks, Spread, shard_count
+from provenet.ranks.context import by_first, each_alone
 from provenet.ranks.tree import climbed, finished, nodes
 from provenet.solvers import snapshot
 from provenet.solvers.loop import Refused
@@ -59,6 +60,39 @@ def test_a_sum_is_the_same_to_the_last_bit_whoever_adds_which_part(world: int) -
         known |= dict(zip(nodes(own), sums, strict=True))
     assert torch.equal(finished(known, (0, 8)), whole)
     torch.testing.assert_close(whole, parts.sum(0))
+
+
+def test_fewer_shards_can_be_asked_for() -> None:
+    cut = Spread(100, Ranks(), 8)
+    assert (cut.count, sum(cut.sizes), len(set(cut.sizes))) == (8, 100, 2)
+    assert Spread(5, Ranks(), 8).count == 4
+    with pytest.raises(ValueError, match="too few for 16 processes; start 8 at most"):
+        Partition(10**6, 16, 8)
+
+
+def test_chosen_samples_are_found_in_their_shards() -> None:
+    cut, rows = Spread(20, Ranks()), torch.arange(20) * 10
+    index = torch.tensor([0, 3, 4, 19])
+    parts = [rows[places] for places in cut.places(index)]
+    assert len(parts) == cut.count
+    assert torch.equal(cut.everywhere(parts, index), rows[index])
+    assert torch.equal(cut.everywhere([part > 35 for part in parts], index), rows[index] > 35)
+
+
+def test_what_goes_wrong_in_one_process_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong() -> None:
+        raise FileExistsError("there is one")
+
+    assert each_alone(lambda: 3) == by_first(lambda: 3) == 3
+    with ranks.joined() as group:
+        assert each_alone(ranks.current) is by_first(ranks.current) is None  # nobody may call the others in there
+        for do in (each_alone, by_first):
+            with pytest.raises(FileExistsError, match="there is one"):
+                do(wrong)
+        monkeypatch.setattr(Ranks, "told", lambda self, value: [None, ["AnotherMap", "it", "ValueError"][1:][::-1]])
+        with pytest.raises(ValueError, match="it"):
+            each_alone(lambda: 3)
+        assert group.first_sends(b"abc") == b"abc"
 
 
 def program_of(**settings: Any) -> Any:

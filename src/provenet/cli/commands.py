@@ -39,7 +39,7 @@ COMMANDS = {
 
 _USAGE_ERROR: Any = typer.BadParameter.__base__  # of click, which typer brings along under no public name
 _FOR_MACHINES = "provenet.json"  # in the context: --json was given
-_TOGETHER = ("fit",)  # those that torchrun may start several processes of
+_TOGETHER = ("fit", "layerwise")  # those that torchrun may start several processes of
 
 
 class _Commands(TyperGroup):

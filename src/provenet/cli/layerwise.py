@@ -6,7 +6,7 @@ import math
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,6 +25,8 @@ from provenet.io import save
 from provenet.io.folder import check_replaceable
 from provenet.layerwise import LayerwiseClassifier
 from provenet.layerwise.progress import Event, Watcher
+from provenet.ranks import joined
+from provenet.ranks.context import started_by_torchrun
 
 _RUN = ".run"  # within the model's folder
 _PAUSE = 5.0  # seconds
@@ -71,14 +73,14 @@ def layerwise(
     Example: provenet layerwise fashion-mnist --stages 3 --out model
 
     Example: provenet layerwise fashion-mnist --stages 3 --out model --resume
+
+    Example: torchrun --nproc-per-node 4 --max-restarts 3 -m provenet layerwise fashion-mnist --stages 3 --out model
     """
     check_replaceable(out)
     check_writable(out)
     images = load_images(data)
+    images.check_test()
     X, y = images.training if limit is None else (images.training[0][:limit], images.training[1][:limit])
-    if X.ndim == 3:
-        axes = f"{X.shape[1]} tokens of {X.shape[2]} features"
-        warn(f"{data}: X {X.shape} is taken for {axes}; greyscale images are (n, 1, height, width).")
     model = LayerwiseClassifier(
         layers=stages,
         preset=preset,
@@ -96,18 +98,28 @@ def layerwise(
         checkpoint=out / _RUN,
         resume=resume,
     )
-    with _bar(quiet=json) as show, watched(model, show), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", ConvergenceWarning)
-        try:
-            model.fit(X, y)
-        except KeyboardInterrupt:
-            if (out / _RUN).is_dir():
-                kept.there("run so far, for --resume,", out / _RUN)
-            raise
-    for warning in caught:
-        warn(str(warning.message))
-    with kept.writing("model", out):
-        save(model, out, source={"data": images.name})
+    with joined() if started_by_torchrun() else nullcontext() as group:
+        first, mine = group is None or group.is_first, slice(None) if group is None else group.rows(len(X))
+        if first:
+            _tell_of_axes(data, X.shape)
+        with (
+            _bar(quiet=json or not first) as show,
+            watched(model, show),
+            warnings.catch_warnings(record=True) as caught,
+        ):
+            warnings.simplefilter("always", ConvergenceWarning)
+            try:
+                model.fit(X[mine], y[mine])
+            except KeyboardInterrupt:
+                if (out / _RUN).is_dir():
+                    kept.there("run so far, for --resume,", out / _RUN)
+                raise
+        for warning in caught if first else ():
+            warn(str(warning.message))
+        with kept.writing("model", out):
+            save(model, out, source={"data": images.name})
+    if not first:
+        return
     score = None if images.test is None else _score(model, images.test)
     if json:
         rows = [stage.to_dict() for stage in model.stages_]
@@ -118,6 +130,16 @@ def layerwise(
     if score is not None:
         say(f"test accuracy {score:.4f}")
     say(f"model   {out}")
+
+
+def _tell_of_axes(data: Path, shape: tuple[int, ...]) -> None:
+    """Where another reading of an NPZ file's X is likely."""
+    if len(shape) == 3:
+        axes = f"{shape[1]} tokens of {shape[2]} features"
+        warn(f"{data}: X {shape} is taken for {axes}; greyscale images are (n, 1, height, width).")
+    if len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3):
+        axes = f"{shape[1]} channels of {shape[2]} × {shape[3]} pixels"
+        warn(f"{data}: X {shape} is taken for {axes}; images are (n, channels, height, width).")
 
 
 def _by_lines(console: Console) -> Watcher:

@@ -28,6 +28,16 @@ class ImageSet:
     test: Arrays | None
     name: str
 
+    def check_test(self) -> None:
+        """ValueError where the test samples are not of the kind of the others: told before the work, not after it."""
+        if self.test is None:
+            return
+        (X, _), (X_test, y_test) = self.training, self.test
+        if X_test.shape[1:] != X.shape[1:]:
+            raise ValueError(f"X_test: its samples have shape {X_test.shape[1:]}, those of X {X.shape[1:]}.")
+        if len(X_test) != len(y_test):
+            raise ValueError(f"y_test: {len(X_test)} samples need as many labels, got {len(y_test)}.")
+
 
 def load_images(path: str | Path) -> ImageSet:
     """The set in a folder or NPZ file.
@@ -85,7 +95,10 @@ def _npz(path: Path) -> ImageSet:
         raise ValueError(f"{path}: labels are missing; an NPZ file holds X and y, and may hold X_test and y_test.")
     if "X" not in held:
         raise ValueError(f"{path}: X is missing; it holds {', '.join(held)}.")
-    test = (held["X_test"], held["y_test"]) if {"X_test", "y_test"} <= set(held) else None
+    if ("X_test" in held) != ("y_test" in held):
+        missing = "X_test" if "y_test" in held else "y_test"
+        raise ValueError(f"{path}: {missing} is missing; a test set is both, X_test and y_test.")
+    test = (held["X_test"], held["y_test"]) if "X_test" in held else None
     return ImageSet((held["X"], held["y"]), test, "NPZ file")
 
 

@@ -44,7 +44,7 @@ class Beta:
         return self if self.relative else Beta(self.value * part)
 
     def of(self, problem: Problem) -> float:
-        return self.summed(len(problem.X), lambda: problem.beta_max)
+        return self.summed(problem.program.operator.shards.n, lambda: problem.beta_max)
 
     def summed(self, n: int, beta_max: Callable[[], float]) -> float:
         """β of the sum over n samples.  Where β_max is zero the zero network is optimal at every β: any will do."""

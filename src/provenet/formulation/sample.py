@@ -61,14 +61,5 @@ def sight_of_sample(trainee: BlockTrainee, shards: Whole) -> Sight:
 
 def _everywhere(rows: Tensor, count: int, shards: Spread) -> Tensor:
     """``count`` evenly spaced rows of all processes, on each."""
-    n, partition = shards.n, shards.partition
-    index = torch.arange(count) * n // count
-    places = [partition.rows_of(rank) for rank in range(shards.ranks.world)]
-    sizes = [int(((index >= place.start) & (index < place.stop)).sum()) for place in places]
-    mine = places[shards.ranks.rank]
-    own = rows[index[(index >= mine.start) & (index < mine.stop)] - mine.start]
-    padded = own.new_zeros(max(sizes), *own.shape[1:])
-    padded[: len(own)] = own
-    carried = padded.to(torch.uint8) if padded.dtype == torch.bool else padded
-    parts = [part[:size] for part, size in zip(shards.ranks.gathered(carried), sizes, strict=True)]
-    return torch.cat(parts).to(rows.dtype)
+    index = torch.arange(count) * shards.n // count
+    return shards.everywhere([rows[places] for places in shards.places(index)], index)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from provenet.gates.sight import Seen
-from provenet.ranks.context import anywhere, current
+from provenet.ranks.context import anywhere, current, joined_digests
 
 _DIGEST = 16  # bytes
 
@@ -86,9 +86,6 @@ def distinct_gates(vectors: Tensor, patterns: Tensor) -> Found:
 def pattern_keys(patterns: Tensor) -> list[bytes]:
     """What tells patterns (m, N) from one another, and from others; if rows are spread over processes, over all."""
     own = [np.packbits(pattern.numpy()).tobytes() for pattern in patterns]
-    ranks = current()
-    if ranks is None or not own:
+    if current() is None:
         return own
-    digests = b"".join(blake2b(key, digest_size=_DIGEST).digest() for key in own)
-    everywhere = ranks.gathered(torch.frombuffer(bytearray(digests), dtype=torch.uint8).view(len(own), _DIGEST))
-    return [row.numpy().tobytes() for row in torch.cat(everywhere, dim=1)]
+    return joined_digests([blake2b(key, digest_size=_DIGEST).digest() for key in own])

@@ -20,6 +20,7 @@ from provenet.layerwise.base import Layerwise
 from provenet.layerwise.stage import StageTable, TrainedStage, digest_of
 from provenet.nn import Layers
 from provenet.nn.rebuild import describe_layers, rebuild_layers
+from provenet.ranks.context import is_first
 
 KINDS: dict[str, type[Layerwise]] = {
     kind.__name__: kind for kind in (layerwise.LayerwiseClassifier, layerwise.LayerwiseRegressor)
@@ -47,7 +48,8 @@ def save_layers(model: Layerwise, folder: Path, source: dict[str, Any]) -> None:
         "source": source,
     }
     tensors = {name: value.detach().contiguous() for name, value in model.network_.state_dict().items()}
-    write_folder(folder, header, safetensors.torch.save(tensors), {"stages": [s.to_dict() for s in model.stages_]})
+    if is_first():
+        write_folder(folder, header, safetensors.torch.save(tensors), {"stages": [s.to_dict() for s in model.stages_]})
 
 
 def read_layers(header: dict[str, Any], tensors: dict[str, Tensor], certificate: dict[str, Any]) -> Layerwise:

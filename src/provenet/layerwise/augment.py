@@ -53,14 +53,18 @@ def _quick(stage: Stage) -> Stage:
     )
 
 
-def augmented(x: Tensor, ways: Sequence[str], generator: torch.Generator) -> Tensor:
-    """(b, channels, height, width): each image flipped left to right or not; shifted by up to an eighth of its sides,
-    zeros coming in."""
+def check_ways(ways: Sequence[str], sample: tuple[int, ...]) -> None:
+    """ValueError unless samples of this shape can be changed in these ways."""
     for way in ways:
         if way not in AUGMENT:
             raise ValueError(f"augment: {way!r} is unknown; choose among {', '.join(map(repr, AUGMENT))}.")
-    if ways and x.ndim != 4:
-        raise ValueError(f"augment: it is for images (n, channels, height, width), got {tuple(x.shape)}.")
+    if ways and len(sample) != 3:
+        raise ValueError(f"augment: it is for images (n, channels, height, width), got samples of shape {sample}.")
+
+
+def augmented(x: Tensor, ways: Sequence[str], generator: torch.Generator) -> Tensor:
+    """(b, channels, height, width): each image flipped left to right or not; shifted by up to an eighth of its sides,
+    zeros coming in."""
     if "flip" in ways:
         flip = torch.rand(len(x), generator=generator) < 0.5
         x = torch.where(flip.view(-1, 1, 1, 1), x.flip(3), x)

@@ -21,18 +21,22 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from provenet.estimators.settings import seed_of
+from provenet.layerwise.augment import check_ways
 from provenet.layerwise.checkpoint import Checkpoint
 from provenet.layerwise.grow import Growth, Samples
 from provenet.layerwise.inputs import Held, Store
 from provenet.layerwise.layer import Layer
+from provenet.layerwise.minibatch import pieces_for
 from provenet.layerwise.presets import Recipe, chosen_preset, default_layers
 from provenet.layerwise.progress import Event, Watcher
-from provenet.layerwise.samples import as_array, as_bytes, set_aside
-from provenet.layerwise.settings import LayerwiseSettings
-from provenet.layerwise.shapes import check_shapes
-from provenet.layerwise.stage import StageTable, TrainedStage, digest_of_samples
+from provenet.layerwise.samples import as_array, as_bytes
+from provenet.layerwise.scores import Score
+from provenet.layerwise.sets import Sets, cut
+from provenet.layerwise.settings import LayerwiseSettings, check_settings
+from provenet.layerwise.shapes import check_can_be_spread, check_shapes
+from provenet.layerwise.stage import StageTable, TrainedStage
 from provenet.nn import Layers
-from provenet.ranks.context import current, started_by_torchrun
+from provenet.ranks.context import current, each_alone, first_says, is_first, started_by_torchrun, total
 from provenet.statement import Statement
 
 
@@ -48,34 +52,39 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
     _watcher: Watcher | None = None
 
     def fit(self, X: Any, y: Any) -> Any:
-        """Train on X, a table (n, d), tokens (n, s, d) or images (n, channels, height, width), and y."""
-        if started_by_torchrun() or current() is not None:
+        """Train on X, a table (n, d), tokens (n, s, d) or images (n, channels, height, width), and y.
+
+        Within `provenet.ranks.joined()` they are this process's rows, and the stages are those of all.
+        """
+        if started_by_torchrun() and current() is None:
             raise ValueError(
-                f"{type(self).__name__}: stages are trained in one process, whose threads share the work; start it "
-                "without torchrun."
+                f"{type(self).__name__}: torchrun has started several processes of this; fit within "
+                "provenet.ranks.joined(), on each one's own rows."
             )
-        if not 0 <= self.sharpen < float("inf"):
-            raise ValueError(f"sharpen: seconds from zero on are needed, got {self.sharpen!r}.")
+        check_settings(self)
         if self.loss not in self.losses:
             known = " or ".join(map(repr, self.losses))
             raise ValueError(f"loss: {self.loss!r} is not one of {type(self).__name__}; choose {known}.")
-        X = as_array(X)
-        targets = self._targets(X, y)
+        X, y = each_alone(lambda: self._read(X, y))
+        targets = self._targets(y)
         self.sample_shape_ = X.shape[1:]
         self.n_features_in_ = self.sample_shape_[-1 if len(self.sample_shape_) < 3 else 0]
         recipe = replace(chosen_preset(self.preset), augment=tuple(self.augment))
-        layers = self._layers(recipe, len(X))
+        check_ways(recipe.augment, self.sample_shape_)
+        layers = self._layers(recipe, round(total(len(X))))
         check_shapes(layers, self.sample_shape_, targets.shape[-1])
-        seed = self._seed()
-        rows, aside = set_aside(len(X), self.validation_fraction, self._strata(targets), seed)
-        with self._workplace(X, targets, layers, recipe, seed) as (store, checkpoint):
+        check_can_be_spread(layers)
+        seed = first_says(self._seed())
+        pieces = pieces_for(recipe.batch)
+        sets = cut(X, targets, self.validation_fraction, self._strata(targets), seed, pieces)
+        with self._workplace(sets, layers, recipe, seed) as (store, checkpoint):
             growth = Growth(
                 layers,
                 recipe,
                 self._statement,
-                self._scored,
-                Samples(Held(X[rows]), targets[rows]),
-                None if aside is None else Samples(Held(X[aside]), targets[aside]),
+                self._score(sets.training),
+                sets.training,
+                sets.validation,
                 store,
                 seed,
                 self.tol,
@@ -110,9 +119,13 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
             layer.made_block, self.loss, beta, activation=layer.activation, readout=layer.readout, loss_settings={}
         )
 
+    def _read(self, X: Any, y: Any) -> tuple[NDArray[Any], NDArray[Any]]:
+        X = as_array(X)
+        return X, self._checked(X, y)
+
     @contextmanager
     def _workplace(
-        self, X: NDArray[Any], targets: Tensor, layers: tuple[Layer, ...], recipe: Recipe, seed: int
+        self, sets: Sets, layers: tuple[Layer, ...], recipe: Recipe, seed: int
     ) -> Iterator[tuple[Store, Checkpoint | None]]:
         """Where features are cached, and the run kept."""
         budget = as_bytes(self.cache)
@@ -134,9 +147,12 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
             "finish": self.finish,
             "cache": budget,
             "seed": seed,
-            "samples": {"shape": list(X.shape), "digest": digest_of_samples(Held(X).parts())},
-            "targets": digest_of_samples([targets]),
+            "samples": {"shape": list(sets.shape), "digest": sets.digests[0]},
+            "targets": sets.digests[1],
         }
+        shards = sets.training.inputs.shards
+        if shards.spread:  # batches and sums are others; how many processes there are is all one
+            asked["torchrun"] = f"rows in {shards.count} pieces"
         kept = Checkpoint.open(Path(self.checkpoint), asked, self.resume)
         yield Store(kept.cache, budget), kept
 
@@ -145,7 +161,7 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
         self.network_ = Layers(stage.module for stage in stages).eval()
         proofs = [(number, stage.certificate) for number, stage in enumerate(stages, 1) if stage.certificate]
         short = [f"stage {number}: {proof.relative_gap:.1e}" for number, proof in proofs if not proof.holds(self.tol)]
-        if short:
+        if short and is_first():
             warnings.warn(
                 f"{type(self).__name__}: relative gaps above tol={self.tol:g} ({', '.join(short)}). The stages are "
                 "kept; more epochs or a larger beta bring the gaps down, and sharpen=seconds their proofs' part.",
@@ -154,6 +170,8 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
             )
 
     def _tell(self, event: Event) -> None:
+        if not is_first():
+            return
         if self._watcher is not None:
             self._watcher(event)
         elif self.verbose:
@@ -173,7 +191,11 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
             return torch.cat([self.network_(part) for part in Held(X).parts()]).double().numpy()
 
     @abstractmethod
-    def _targets(self, X: NDArray[Any], y: Any) -> Tensor:
+    def _checked(self, X: NDArray[Any], y: Any) -> NDArray[Any]:
+        """y of these samples, as an array; ValueError says what is wrong with it."""
+
+    @abstractmethod
+    def _targets(self, y: NDArray[Any]) -> Tensor:
         """y as the loss wants it, (n, …, c) in float64."""
 
     @abstractmethod
@@ -181,5 +203,5 @@ class Layerwise(LayerwiseSettings, BaseEstimator):
         """Classes that keep their shares in what is set aside."""
 
     @abstractmethod
-    def _scored(self, said: Tensor, targets: Tensor) -> float:
-        """How good outputs are: the larger, the better."""
+    def _score(self, training: Samples) -> Score:
+        """How good outputs are."""

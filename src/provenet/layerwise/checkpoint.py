@@ -1,6 +1,7 @@
 """A run in a folder: what was asked for, the stages that are done, and where the one in work stands.
 
-Every file is written whole or not at all, so a run that is killed at any moment goes on from its last epoch:
+Every file is written whole or not at all, by the first process where there are several, so a run that is killed at any
+moment goes on from its last epoch:
 
     run.json               settings and the digests of the data
     stage-1.safetensors    a stage that is done: tensors, and as metadata what it is and what is known of it
@@ -11,8 +12,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import struct
 from collections.abc import Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +30,11 @@ from provenet.layerwise.minibatch import Training
 from provenet.layerwise.stage import TrainedStage
 from provenet.nn import Stage
 from provenet.nn.rebuild import describe, rebuild
+from provenet.ranks.context import by_first, current, restart_count, torchrun_name
 
 _FORMAT = "provenet-layerwise-run"
 _VERSION = 1
-_RUN, _EPOCH = "run.json", "epoch.safetensors"
+_RUN, _EPOCH, _CACHE = "run.json", "epoch.safetensors", "cache"
 
 
 class Checkpoint:
@@ -43,27 +48,12 @@ class Checkpoint:
     def open(folder: Path, asked: dict[str, Any], resume: bool) -> Checkpoint:
         """A new run in the folder, or the one that is there, if it was asked for the same."""
         asked = json.loads(json.dumps(asked))  # tuples are lists in a file
-        path = folder / _RUN
-        if path.exists():
-            if not resume:
-                raise FileExistsError(
-                    f"{folder}: it holds a run; resume it (resume=True, --resume), or choose another folder."
-                )
-            found = _read_json(path)
-            if found.get("format") != _FORMAT or found.get("version") != _VERSION:
-                raise ValueError(f"{path}: it is no run that this provenet can resume.")
-            different = differences(found.get("asked", {}), asked)
-            if different:
-                raise ValueError(f"resume: {folder} holds a run with other settings: {'; '.join(different)}.")
-        else:
-            folder.mkdir(parents=True, exist_ok=True)
-            written = {"format": _FORMAT, "version": _VERSION, "asked": asked}
-            write_atomically(path, (json.dumps(written, indent=2, ensure_ascii=False) + "\n").encode())
+        by_first(partial(_begin, folder, asked, resume))
         return Checkpoint(folder, asked)
 
     @property
     def cache(self) -> Path:
-        return self.folder / "cache"
+        return self.folder / _CACHE
 
     def stage(self, number: int) -> TrainedStage | None:
         """A stage that is done, from one on; None: it is not."""
@@ -79,7 +69,7 @@ class Checkpoint:
     def keep_stage(self, number: int, stage: TrainedStage) -> None:
         told = {"stage": describe(stage.module), "known": stage.to_dict()}
         self._write(f"stage-{number}.safetensors", told, stage.module.state_dict())
-        (self.folder / _EPOCH).unlink(missing_ok=True)
+        by_first(lambda: (self.folder / _EPOCH).unlink(missing_ok=True))
 
     def training(self, number: int, stage: Stage) -> Training | None:
         """Where stage ``number`` stands; ``stage`` says how its inputs are prepared."""
@@ -101,13 +91,12 @@ class Checkpoint:
     def _write(self, name: str, told: dict[str, Any], tensors: Mapping[str, Tensor]) -> None:
         metadata = {"of": self._of, "told": json.dumps(told)}
         whole = {key: value.detach().contiguous() for key, value in tensors.items()}
-        write_atomically(self.folder / name, safetensors.torch.save(whole, metadata))
+        by_first(lambda: write_atomically(self.folder / name, safetensors.torch.save(whole, metadata)))
 
     def _read(self, name: str) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
         path = self.folder / name
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
+        content = _content(path)
+        if content is None:
             return None
         try:
             metadata = _metadata(content)
@@ -117,6 +106,28 @@ class Checkpoint:
             return json.loads(metadata["told"]), tensors
         except (SafetensorError, ValueError, KeyError, struct.error) as error:
             raise ValueError(f"{path}: it is damaged ({error}); delete it, and resume from what is left.") from None
+
+
+def _begin(folder: Path, asked: dict[str, Any], resume: bool) -> None:
+    """A new run, or the one that is there; one of these processes' own start, where torchrun has restarted them."""
+    path, me = folder / _RUN, torchrun_name()
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"checkpoint: {folder} is a file; a folder is needed.")
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        written = {"format": _FORMAT, "version": _VERSION, "asked": asked, "begun_by": me}
+        write_atomically(path, (json.dumps(written, indent=2, ensure_ascii=False) + "\n").encode())
+        return
+    found = _read_json(path)
+    restarted = restart_count() > 0 and me == found.get("begun_by")
+    if not (resume or restarted):
+        raise FileExistsError(f"{folder}: it holds a run; resume it (resume=True, --resume), or choose another folder.")
+    if found.get("format") != _FORMAT or found.get("version") != _VERSION:
+        raise ValueError(f"{path}: it is no run that this provenet can resume.")
+    different = differences(found.get("asked", {}), asked)
+    if different:
+        raise ValueError(f"resume: {folder} holds a run with other settings: {'; '.join(different)}.")
+    shutil.rmtree(folder / _CACHE, ignore_errors=True)  # of processes that were killed
 
 
 def differences(before: Any, now: Any, where: str = "") -> list[str]:
@@ -129,6 +140,15 @@ def differences(before: Any, now: Any, where: str = "") -> list[str]:
         pairs = enumerate(zip(before, now, strict=True))
         return [word for i, (a, b) in pairs if a != b for word in differences(a, b, f"{where}[{i}]")]
     return [f"{where} was {_short(before)}, now {_short(now)}"]
+
+
+def _content(path: Path) -> bytes | None:
+    """Of a file, as the first process reads it; None: it is not there."""
+    group, content = current(), None
+    if group is None or group.is_first:
+        with suppress(FileNotFoundError):
+            content = path.read_bytes()
+    return content if group is None else group.first_sends(content)
 
 
 def _metadata(content: bytes) -> dict[str, str]:

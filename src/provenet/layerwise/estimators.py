@@ -15,7 +15,10 @@ from sklearn.utils.multiclass import check_classification_targets
 from torch import Tensor
 
 from provenet.estimators.settings import documented
+from provenet.estimators.together import labels_of_all
 from provenet.layerwise.base import Layerwise
+from provenet.layerwise.grow import Samples
+from provenet.layerwise.scores import Accuracy, RSquared, Score
 from provenet.layerwise.settings import ClassifierSettings, RegressorSettings
 
 
@@ -25,7 +28,7 @@ class _Classifier(ClassifierMixin, ClassifierSettings, Layerwise):
     losses = ("softmax", "squared")
     classes_: NDArray[Any]
 
-    def _targets(self, X: NDArray[Any], y: Any) -> Tensor:
+    def _checked(self, X: NDArray[Any], y: Any) -> NDArray[Any]:
         if y is None:
             raise ValueError("y: labels are missing; a stage is trained on them.")
         y = np.asarray(y)
@@ -34,16 +37,19 @@ class _Classifier(ClassifierMixin, ClassifierSettings, Layerwise):
         if y.dtype.kind == "f" and not np.isfinite(y).all():
             raise ValueError(f"y: {int((~np.isfinite(y)).sum())} labels are missing (not a number).")
         check_classification_targets(y)
-        self.classes_, code = np.unique(y, return_inverse=True)
+        return y
+
+    def _targets(self, y: NDArray[Any]) -> Tensor:
+        self.classes_ = labels_of_all(np.unique(y))
         if len(self.classes_) < 2:
             raise ValueError(f"y: it has one class only, {self.classes_.tolist()}; a classifier needs two or more.")
-        return torch.from_numpy(np.eye(len(self.classes_))[code.reshape(y.shape)])
+        return torch.from_numpy(np.eye(len(self.classes_))[np.searchsorted(self.classes_, y)])
 
     def _strata(self, targets: Tensor) -> NDArray[Any] | None:
         return None if targets.ndim > 2 else targets.argmax(1).numpy()
 
-    def _scored(self, said: Tensor, targets: Tensor) -> float:
-        return float((said.argmax(-1) == targets.argmax(-1)).double().mean())
+    def _score(self, training: Samples) -> Score:
+        return Accuracy()
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Logits (n, classes); for two classes (n,), the second's above the first's."""
@@ -67,7 +73,7 @@ class _Regressor(RegressorMixin, RegressorSettings, Layerwise):
 
     losses = ("squared", "huber")
 
-    def _targets(self, X: NDArray[Any], y: Any) -> Tensor:
+    def _checked(self, X: NDArray[Any], y: Any) -> NDArray[Any]:
         if y is None:
             raise ValueError("y: targets are missing; a stage is trained on them.")
         y = np.asarray(y, dtype=np.float64)
@@ -75,14 +81,17 @@ class _Regressor(RegressorMixin, RegressorSettings, Layerwise):
             raise ValueError(f"y: {len(X)} samples need {len(X)} targets, got shape {y.shape}.")
         if not np.isfinite(y).all():
             raise ValueError(f"y: {int((~np.isfinite(y)).sum())} targets are not finite.")
+        return y
+
+    def _targets(self, y: NDArray[Any]) -> Tensor:
         self._single_target = y.ndim == 1
         return torch.from_numpy(y[:, None] if y.ndim == 1 else y.copy())
 
     def _strata(self, targets: Tensor) -> NDArray[Any] | None:
         return None
 
-    def _scored(self, said: Tensor, targets: Tensor) -> float:
-        return r_squared(said, targets)
+    def _score(self, training: Samples) -> Score:
+        return RSquared.on(training.targets, training.inputs.shards)
 
     def predict(self, X: Any) -> NDArray[np.float64]:
         outputs = self._outputs(X)
@@ -92,12 +101,6 @@ class _Regressor(RegressorMixin, RegressorSettings, Layerwise):
         """R²."""
         said = self.predict(X)
         return float(r2_score(np.reshape(y, (len(said), -1)), said.reshape(len(said), -1), sample_weight=sample_weight))
-
-
-def r_squared(said: Tensor, targets: Tensor) -> float:
-    """1 − residual/variance of all outputs together; 0 where nothing varies."""
-    spread = float((targets - targets.mean(0)).square().sum())
-    return 1 - float((said - targets).square().sum()) / spread if spread > 0 else 0.0
 
 
 @documented

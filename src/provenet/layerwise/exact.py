@@ -20,6 +20,7 @@ from provenet.problem import Problem
 from provenet.proofs.streamed import OwnGates
 from provenet.solvers import Limits, Record
 from provenet.solvers.solve import solve_quietly
+from provenet.solvers.status import Status
 from provenet.statement import Statement
 from provenet.variable import Factors
 
@@ -29,11 +30,13 @@ _MOST_SAMPLES = 20_000
 
 @dataclass(frozen=True)
 class Solved:
-    """network: in float32, as the deep one has it; certificate: of that.  kept: the neurons passed on; None: all."""
+    """network: in float32, as the deep one has it; certificate: of that.  kept: the neurons passed on; None: all.
+    complete: whether no Ctrl-C cut it short."""
 
     network: TwoLayer
     certificate: Certificate
     kept: Tensor | None
+    complete: bool = True
 
 
 def is_small(layer: Layer, inputs: Inputs, outputs: int) -> bool:
@@ -41,7 +44,7 @@ def is_small(layer: Layer, inputs: Inputs, outputs: int) -> bool:
     one = torch.zeros(1, *inputs.shape, dtype=torch.float64)
     p, q = layer.made_block.weights(one, outputs)
     gates = 1 if layer.activation == "linear" else layer.n_gates or 1
-    return inputs.n <= _MOST_SAMPLES and inputs.n * gates * p * max(1, q // outputs) <= _SMALL
+    return inputs.total <= _MOST_SAMPLES and inputs.total * gates * p * max(1, q // outputs) <= _SMALL
 
 
 def posed(at: Callable[[float], Statement], layer: Layer, inputs: Inputs, targets: Tensor, seed: int) -> Problem:
@@ -92,7 +95,7 @@ def solved(
     ):
         certificate = network_certificate(problem, network, limits.tol)
     certificate = certificate.sharpened(solution.certificate)
-    return Solved(network, certificate, strongest(factors, rank))
+    return Solved(network, certificate, strongest(factors, rank), solution.status is not Status.INTERRUPTED)
 
 
 def strongest(factors: Factors, rank: int) -> Tensor | None:

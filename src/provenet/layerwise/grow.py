@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -14,14 +14,15 @@ from torch import Tensor
 from provenet.layerwise.checkpoint import Checkpoint
 from provenet.layerwise.inputs import Inputs, Made, Store
 from provenet.layerwise.layer import Layer
-from provenet.layerwise.minibatch import Score
 from provenet.layerwise.presets import Recipe
 from provenet.layerwise.progress import Event, Watcher
+from provenet.layerwise.scores import Score, scored
 from provenet.layerwise.shapes import blank_network
-from provenet.layerwise.stage import TrainedStage, digest_of, digest_of_samples
+from provenet.layerwise.stage import TrainedStage, digest_by_piece, digest_of
 from provenet.layerwise.work import Trained, Work
 from provenet.nn import Stage
 from provenet.nn.normalise import Moments
+from provenet.ranks.context import total
 from provenet.statement import Statement
 
 _LOOK = 10_000  # samples that moments and training scores are taken of
@@ -33,12 +34,6 @@ class Samples:
 
     inputs: Inputs
     targets: Tensor
-
-    def score(self, stage: Stage, seen: Inputs, how: Score) -> float:
-        """Of a stage's outputs on what its block sees."""
-        with torch.no_grad():
-            said = torch.cat([stage.network(part) for part in seen.parts()])
-        return how(said, self.targets.to(said.dtype))
 
 
 @dataclass(frozen=True)
@@ -143,26 +138,25 @@ class Growth:
             report("finishing", 1.0, trained.seconds, trained.epochs, trained.epochs, score=stage.score)
             more = self._judged(work.finished(trained, self.finish), work, rows, aside)
             stage = stage if _worse(more, stage) else more
-        seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
+        seconds, cpu = time.perf_counter() - began, total(time.process_time() - cpu)
         return replace(stage, seconds=max(stage.seconds, seconds), cpu=max(stage.cpu, cpu))
 
     def _judged(self, trained: Trained, work: Work, rows: Inputs, aside: Inputs | None) -> TrainedStage:
         """With its scores."""
-        scored = work.seen.some(_LOOK)
-        said = replace(self.training, targets=self._targets_of(scored))
+        looked, network = work.seen.some(_LOOK), trained.stage.network
         held_out = None
         if self.validation is not None and aside is not None:
-            held_out = self.validation.score(trained.stage, Made(aside, work.frame, passed=False), self.score)
+            held_out = scored(network, Made(aside, work.frame, passed=False), self.validation.targets, self.score)
         kept = trained.stage.kept_neurons
         return TrainedStage(
             module=trained.stage,
             certificate=trained.certificate,
             below=digest_of(work.below, work.frame),
-            inputs=digest_of_samples(work.seen.parts()),
+            inputs=digest_by_piece(work.seen.by_piece(), work.seen.shards),
             engine=trained.engine,
-            score=said.score(trained.stage, scored, self.score),
+            score=scored(network, looked, self._targets_of(looked), self.score),
             validation=held_out,
-            filters=len(trained.stage.network.first) if kept is None else len(kept),
+            filters=len(network.first) if kept is None else len(kept),
             shape=tuple(Made(rows, trained.stage, passed=True).shape),
             epochs=trained.epochs,
             seconds=trained.seconds,
@@ -171,8 +165,8 @@ class Growth:
             cpu=trained.cpu,
         )
 
-    def _targets_of(self, scored: Inputs) -> Tensor:
-        chosen = getattr(scored, "chosen", None)
+    def _targets_of(self, looked: Inputs) -> Tensor:
+        chosen = getattr(looked, "chosen", None)
         return self.training.targets if chosen is None else self.training.targets[torch.from_numpy(chosen)]
 
     def _frame(self, layer: Layer, rows: Inputs) -> Stage:
@@ -180,11 +174,20 @@ class Growth:
         blank = blank_network(layer)
         stage = Stage(blank, passes=layer.passes, downsample=layer.downsample)
         if layer.normalise is not None:
-            moments = Moments(layer.normalise, layer.neuron_axis)
-            for part in Made(rows.some(_LOOK), stage, passed=False).parts():
-                moments.add(part)
-            stage.normalise = moments.normalise()
+            seen = Made(rows.some(_LOOK), stage, passed=False)
+            sums = seen.shards.add(_moments(layer, parts) for parts in seen.by_piece())
+            stage.normalise = Moments(layer.normalise, layer.neuron_axis, sums).normalise()
         return stage
+
+
+def _moments(layer: Layer, parts: Iterable[Tensor]) -> Tensor:
+    """Their sums over these samples."""
+    assert layer.normalise is not None
+    moments = Moments(layer.normalise, layer.neuron_axis)
+    for part in parts:
+        moments.add(part)
+    assert moments.sums is not None
+    return moments.sums
 
 
 def _worse(stage: TrainedStage, before: TrainedStage) -> bool:

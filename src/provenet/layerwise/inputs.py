@@ -6,6 +6,7 @@ import errno
 import shutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from itertools import pairwise
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from torch import Tensor
 
 from provenet.memory import gibibytes
 from provenet.nn import Stage, TwoLayer
+from provenet.ranks import Whole, current
 
 _IN_MEMORY = 2**30  # features up to this are no file's; a number, not a share: a resumed run must decide the same
 _IN_CACHE = 2**20  # hidden values
@@ -31,10 +33,16 @@ def together(network: TwoLayer, x: Tensor) -> int:
 
 
 class Inputs(ABC):
-    """n samples of one ``shape``, in float32."""
+    """n samples of one ``shape``, in float32; of several processes each has some, in pieces that ``shards`` adds up.
+
+    pieces: slices of this process's samples.  total: samples of all processes.
+    """
 
     n: int
     shape: tuple[int, ...]
+    shards: Whole
+    pieces: tuple[slice, ...]
+    total: int
 
     @abstractmethod
     def rows(self, index: Any) -> Tensor:
@@ -42,33 +50,65 @@ class Inputs(ABC):
 
     @property
     def bytes(self) -> int:
-        return 4 * self.n * prod(self.shape)
+        """Of all processes."""
+        return 4 * self.total * prod(self.shape)
 
     def parts(self) -> Iterator[Tensor]:
         """All, in order, some at a time."""
-        for i in range(0, self.n, _BATCH):
-            yield self.rows(slice(i, min(i + _BATCH, self.n)))
+        for piece in self.by_piece():
+            yield from piece
+
+    def by_piece(self) -> Iterator[Iterator[Tensor]]:
+        """The same, piece by piece."""
+        return map(self.parts_of, self.pieces)
+
+    def parts_of(self, piece: slice) -> Iterator[Tensor]:
+        """Of some of this process's."""
+        for i in range(piece.start, piece.stop, _BATCH):
+            yield self.rows(slice(i, min(i + _BATCH, piece.stop)))
 
     def some(self, most: int) -> Inputs:
-        """At most so many of them, spread evenly."""
-        return self if self.n <= most else Chosen(self, np.linspace(0, self.n - 1, most).round().astype(np.int64))
+        """At most so many of them, spread evenly over all processes'."""
+        return self if self.total <= most else Chosen(self, spaced(self.total, most))
+
+    def everywhere(self, index: Tensor) -> Tensor:
+        """Samples by their numbers among all (k,), ascending, in every process."""
+        parts = [self.rows(places.numpy()) for places in self.shards.places(index)]
+        return self.shards.everywhere(parts, index)
+
+
+def spaced(total: int, most: int) -> Tensor:
+    """Numbers of at most so many samples, spread evenly."""
+    if total <= most:
+        return torch.arange(total)
+    return torch.from_numpy(np.linspace(0, total - 1, most).round().astype(np.int64))
 
 
 class Held(Inputs):
-    """An array, in memory or mapped from a file."""
+    """An array, in memory or mapped from a file.  shards: how samples are cut, None: they are all this process's."""
 
-    def __init__(self, array: NDArray[Any]):
+    def __init__(self, array: NDArray[Any], shards: Whole | None = None):
         self.array, self.n, self.shape = array, len(array), tuple(array.shape[1:])
+        self.shards = Whole(self.n) if shards is None else shards
+        self.pieces, self.total = self.shards.slices, self.shards.n
 
     def rows(self, index: Any) -> Tensor:
-        return torch.from_numpy(np.array(self.array[index], dtype=np.float32, order="C"))
+        chosen = self.array[index]
+        out = torch.empty(chosen.shape)  # of torch's own alignment, so that products do not hang on where numpy puts it
+        out.numpy()[...] = chosen
+        return out
 
 
 class Chosen(Inputs):
-    """Some rows of others."""
+    """Some rows of others, by their numbers among those of all processes (k,), ascending."""
 
-    def __init__(self, inputs: Inputs, chosen: NDArray[np.int64]):
-        self.inputs, self.chosen, self.n, self.shape = inputs, chosen, len(chosen), inputs.shape
+    def __init__(self, inputs: Inputs, index: Tensor):
+        places = inputs.shards.places(index)
+        self.inputs, self.shape, self.shards, self.total = inputs, inputs.shape, inputs.shards, len(index)
+        self.chosen: NDArray[np.int64] = torch.cat(places).numpy()
+        self.n = len(self.chosen)
+        ends = np.cumsum([0, *map(len, places)]).tolist()
+        self.pieces = tuple(slice(start, end) for start, end in pairwise(ends))
 
     def rows(self, index: Any) -> Tensor:
         return self.inputs.rows(self.chosen[index])
@@ -79,6 +119,7 @@ class Made(Inputs):
 
     def __init__(self, inputs: Inputs, stage: Stage, passed: bool):
         self.inputs, self.stage, self.passed, self.n = inputs, stage, passed, inputs.n
+        self.shards, self.pieces, self.total = inputs.shards, inputs.pieces, inputs.total
         self.shape = tuple(self._of(torch.zeros(1, *inputs.shape)).shape[1:])
 
     def rows(self, index: Any) -> Tensor:
@@ -91,7 +132,8 @@ class Made(Inputs):
 
 class Store:
     """Keeps features that are read more than once, ``budget`` bytes at most: in memory, or in files of its ``folder``.
-    What does not fit is made anew in every pass."""
+    What does not fit is made anew in every pass.  Bytes are those of all processes, each of which keeps its own rows:
+    so whether features are kept does not hang on how many there are."""
 
     def __init__(self, folder: Path, budget: int):
         self.folder, self.budget, self.used = folder, budget, 0
@@ -101,8 +143,10 @@ class Store:
             return inputs
         if inputs.bytes <= _IN_MEMORY:
             self.used += inputs.bytes
-            return Held(self._filled(inputs, np.empty((inputs.n, *inputs.shape), dtype=np.float32)))
-        return Held(self._in_file(inputs, self.folder / f"{name}.f32"))
+            return Held(self._filled(inputs, np.empty((inputs.n, *inputs.shape), dtype=np.float32)), inputs.shards)
+        group = current()
+        name = name if group is None else f"{name}.{group.rank}"
+        return Held(self._in_file(inputs, self.folder / f"{name}.f32"), inputs.shards)
 
     def _filled(self, inputs: Inputs, out: NDArray[np.float32]) -> NDArray[np.float32]:
         start = 0
@@ -116,7 +160,7 @@ class Store:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             free = shutil.disk_usage(path.parent).free
-            if free < inputs.bytes:
+            if free < 4 * inputs.n * prod(inputs.shape):
                 raise OSError(errno.ENOSPC, "No space left on device")
             with path.open("wb") as file:
                 for part in inputs.parts():

@@ -1,14 +1,18 @@
-"""A stage's neurons trained in float32, some samples at a time, behind gates that stay as they are."""
+"""A stage's neurons trained in float32, some samples at a time, behind gates that stay as they are.
+
+Where rows are spread over processes, a batch has as many of each piece of them, each process sends its own through the
+network, and gradients are added along the pieces' tree: networks are the same in all, whatever their number.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from provenet.layerwise.augment import Augmented
@@ -16,11 +20,19 @@ from provenet.layerwise.inputs import Inputs, together
 from provenet.layerwise.layer import Layer
 from provenet.layerwise.optimise import OPTIMISERS, Optimiser, in_coordinates, root_of
 from provenet.layerwise.presets import Recipe
+from provenet.layerwise.scores import Score
 from provenet.layerwise.start import balance, fresh_start, with_gates
 from provenet.nn import TwoLayer
+from provenet.ranks.context import interrupted, total
 from provenet.statement import Statement
 
-Score = Callable[[Tensor, Tensor], float]
+_LEAST_SHARE = 16  # samples of a batch that a piece has
+_FEWEST_PIECES = 8
+
+
+def pieces_for(batch: int) -> int:
+    """Into how many pieces at most rows are cut that several processes share: each a useful part of a batch."""
+    return max(_FEWEST_PIECES, batch // _LEAST_SHARE)
 
 
 @dataclass
@@ -37,6 +49,18 @@ class Training:
     loss: float = float("nan")
     score: float = float("nan")
     cpu: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Share:
+    """What a piece has of a batch of ``of`` samples: these rows of its process.  decay: β of the mean.  when: epoch and
+    number of the batch."""
+
+    piece: int
+    rows: NDArray[np.int64]
+    of: int
+    decay: float
+    when: tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -76,13 +100,14 @@ class Minibatches:
 
     def run(self, at: Training) -> Iterator[Training]:
         """Where the training stands after each epoch from there on; the same whether or not it was interrupted."""
-        network, began, cpu = at.network, time.perf_counter() - at.seconds, time.process_time() - at.cpu
+        network, began, cpu = at.network, time.perf_counter() - at.seconds, time.process_time()
         optimiser = self._optimiser(network, at.optimiser)
         for epoch in range(at.epoch, self.epochs):
             if epoch == self.switch:
                 network = self.gated(network)
                 optimiser = self._optimiser(network, _state(network, root_of(optimiser.state)))
             loss, score = self._epoch(network, optimiser, epoch)
+            self.inputs.shards.check_same(network.first, network.second)
             if not np.isfinite(loss):
                 raise ValueError(
                     f"rate: in epoch {epoch + 1} the loss is no longer finite; {self.layer.rate:g} is too large a "
@@ -93,8 +118,8 @@ class Minibatches:
                 network = self.gated(network)  # where all epochs went into the gates
                 balance(network)
             state = {} if last else optimiser.state
-            spent = time.perf_counter() - began, time.process_time() - cpu
-            yield Training(network, epoch + 1, state, spent[0], loss, score, spent[1])
+            spent = at.cpu + total(time.process_time() - cpu)
+            yield Training(network, epoch + 1, state, time.perf_counter() - began, loss, score, spent)
 
     def gated(self, network: TwoLayer) -> TwoLayer:
         """The network with its gates fixed, as the layer has it."""
@@ -104,36 +129,69 @@ class Minibatches:
     def _epoch(self, network: TwoLayer, optimiser: Optimiser, epoch: int) -> tuple[float, float]:
         """One pass over all samples, in an order that seed and epoch decide: (mean loss, mean score)."""
         assert self.layer.rate is not None
-        n, size = self.inputs.n, self.recipe.batch
-        order = np.random.default_rng((self.seed, epoch)).permutation(n)
-        each = -(-n // size)
-        total = np.zeros(2)
-        decay = self.statement.beta / n
+        n, shards = self.inputs.total, self.inputs.shards
+        share = -(-self.recipe.batch // shards.count)  # of a batch, that each piece has
+        each = -(-max(shards.sizes) // share)
+        orders = [
+            rows.start + self._draw(epoch, piece=piece).permutation(rows.stop - rows.start)
+            for piece, rows in zip(shards.own, shards.slices, strict=True)
+        ]
+        totals: list[Tensor] = []
         for number in range(each):
-            rows = order[number * size : (number + 1) * size]
+            at = slice(number * share, (number + 1) * share)
+            size = sum(len(range(*at.indices(rows))) for rows in shards.sizes)
             rate = self.recipe.rate_at(self.layer.rate, epoch * each + number, each * self.epochs, each)
-            target = self.targets[torch.from_numpy(rows)].float()
-            loss, outputs = self._gradient(network, self._seen(rows, epoch, number), target, decay)
-            optimiser.step(rate)
-            total += np.array([loss, len(rows) * self.score(outputs, target)])
-        return float(total[0]) / n, float(total[1]) / n
+            batch = [
+                _Share(piece, order[at], size, self.statement.beta / n, (epoch, number))
+                for piece, order in zip(shards.own, orders, strict=True)
+            ]
+            made = [self._gradient(network, part) for part in batch]
+            self._step(network, optimiser, rate, shards.add(gradient for gradient, _ in made))
+            sums = [more for _, more in made]
+            totals = sums if not totals else [a + b for a, b in zip(totals, sums, strict=True)]
+        whole = shards.add(totals)
+        return float(whole[0]) / n, self.score.of(whole[1:])
 
-    def _gradient(self, network: TwoLayer, x: Tensor, target: Tensor, decay: float) -> tuple[float, Tensor]:
-        """Adds up the gradient of a batch's mean loss, and of the penalty: (sum of losses, outputs)."""
-        size, total, said = together(network, x), 0.0, []
-        (decay * network.penalty()).backward()
-        for part, wanted in zip(x.split(size), target.split(size), strict=True):
-            outputs = network(part)
-            loss = self.statement.make_loss(wanted, None).value(outputs)
-            (loss / len(x)).backward()
-            total += float(loss.detach())
-            said.append(outputs.detach())
-        return total, torch.cat(said)
+    def _step(self, network: TwoLayer, optimiser: Optimiser, rate: float, gradient: Tensor) -> None:
+        """Along the gradient of all processes, unless one of them was interrupted."""
+        if float(gradient[-1]) > 0:
+            raise KeyboardInterrupt
+        weights = [network.first, network.second]
+        for weight, own in zip(weights, gradient[:-1].split([w.numel() for w in weights]), strict=True):
+            weight.grad = own.view_as(weight)
+        optimiser.step(rate)
 
-    def _seen(self, rows: Any, epoch: int, number: int) -> Tensor:
+    def _gradient(self, network: TwoLayer, part: _Share) -> tuple[Tensor, Tensor]:
+        """(that of a batch's mean loss, as far as it is of this piece, and of the penalty in the first, flat, and at
+        last whether this process was interrupted; sums of loss and score)."""
+        weights = [network.first, network.second]
+        if part.piece == 0:
+            (part.decay * network.penalty()).backward()
+        target = self.targets[torch.from_numpy(part.rows)].float()
+        loss, outputs = torch.zeros((), dtype=torch.float64), []
+        if len(target):  # of a last batch a piece may have none
+            x = self._seen(part)
+            size = together(network, x)
+            for inputs, wanted in zip(x.split(size), target.split(size), strict=True):
+                outputs.append(network(inputs))
+                value = self.statement.make_loss(wanted, None).value(outputs[-1])
+                (value / part.of).backward()
+                loss += float(value.detach())
+        flat = [torch.zeros(w.numel()) if w.grad is None else w.grad.flatten() for w in weights]
+        for weight in weights:
+            weight.grad = None
+        said = torch.cat(outputs).detach() if outputs else target
+        told = torch.tensor([float(interrupted())])
+        return torch.cat([*flat, told]), torch.cat([loss[None], self.score.sums(said, target)])
+
+    def _seen(self, part: _Share) -> Tensor:
         if self.images is None:
-            return self.inputs.rows(rows)
-        return self.images.rows(rows, int(np.random.default_rng((self.seed, epoch, number)).integers(2**31)))
+            return self.inputs.rows(part.rows)
+        return self.images.rows(part.rows, int(self._draw(*part.when, piece=part.piece).integers(2**31)))
+
+    def _draw(self, *when: int, piece: int) -> np.random.Generator:
+        """Of a piece at that time; where there is one alone, it has no number."""
+        return np.random.default_rng((self.seed, *when, *((piece,) if self.inputs.shards.spread else ())))
 
     def _optimiser(self, network: TwoLayer, state: dict[str, Tensor]) -> Optimiser:
         return OPTIMISERS[self.recipe.optimiser]([network.first, network.second], state)

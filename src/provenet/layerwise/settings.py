@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
+from numbers import Integral, Real
 from os import PathLike
 from typing import Any
 
@@ -54,6 +56,20 @@ class LayerwiseSettings:
     cache: str | int = setting("16GB", "for features of frozen stages, in memory and in files; beyond, made anew")
     random_state: Any = setting(0, "for gates, first weights, orders and what is set aside")
     verbose: int = setting(0, "1 prints each epoch")
+
+
+def check_settings(said: LayerwiseSettings) -> None:
+    """Of numbers that count only later, hours perhaps: ValueError at once."""
+    if not (isinstance(said.tol, Real) and 0 < said.tol < inf):
+        raise ValueError(f"tol: it must be a positive, finite number, got {said.tol!r}.")
+    if not (isinstance(said.sharpen, Real) and 0 <= said.sharpen < inf):
+        raise ValueError(f"sharpen: seconds from zero on are needed, got {said.sharpen!r}.")
+    if said.max_seconds is not None and not (isinstance(said.max_seconds, Real) and said.max_seconds > 0):
+        raise ValueError(f"max_seconds: a positive number, or None, is needed, got {said.max_seconds!r}.")
+    if not (isinstance(said.finish, Integral) and said.finish >= 0):
+        raise ValueError(f"finish: a whole number of steps from zero on is needed, got {said.finish!r}.")
+    if isinstance(said.augment, str):
+        raise ValueError(f"augment: a list of words is needed, such as [{said.augment!r}].")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -9,6 +9,7 @@ import torch
 from provenet.layerwise.layer import Layer
 from provenet.layerwise.modules import module_of
 from provenet.nn import Stage, TwoLayer
+from provenet.ranks import current
 
 
 def blank_network(layer: Layer) -> TwoLayer:
@@ -31,6 +32,18 @@ def check_shapes(layers: Sequence[Layer], sample: tuple[int, ...], outputs: int)
             ) from None
         passed.append(sample)
     return passed
+
+
+def check_can_be_spread(layers: Sequence[Layer]) -> None:
+    """ValueError, with the stage's number, where one cannot be trained by several processes, and there are such."""
+    if current() is None:
+        return
+    for number, layer in enumerate(layers, 1):
+        if layer.activation == "relu" and layer.engine == "solve":
+            raise ValueError(
+                f"layers: stage {number} of {len(layers)}: activation 'relu' is solved over cones of all rows, which "
+                "are spread over processes here; choose engine='minibatch', or fit it in one process."
+            )
 
 
 def _passed(layer: Layer, sample: tuple[int, ...], outputs: int) -> tuple[int, ...]:

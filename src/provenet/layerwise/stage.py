@@ -12,6 +12,7 @@ from torch import Tensor
 
 from provenet.certificates import Certificate
 from provenet.nn import Stage
+from provenet.ranks import Whole
 
 UNASKED = "none was asked for"  # why a stage has no certificate, until it gets one
 
@@ -22,8 +23,9 @@ class TrainedStage:
 
     certificate: of the stage's own convex problem, on its own inputs, as the stages below made them; it is conditional
     on these, whose digest is ``below``, and says nothing of the deep network.  None: there is none, and ``reason`` says
-    why.  inputs: the digest of the inputs.  score: on samples it was trained on; validation: on those set aside.
-    filters: neurons whose features are passed on.  seconds: training and certificate; cpu: the same of processors.
+    why, or what came between.  inputs: the digest of the inputs.  score: on samples it was trained on; validation: on
+    those set aside.  filters: neurons whose features are passed on.  seconds: training and certificate; cpu: the same
+    of processors.
     complete: whether its training and its proof came to their end; Ctrl-C keeps what the last epoch left.
     """
 
@@ -93,7 +95,7 @@ class StageTable(Sequence[TrainedStage]):
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         notes = [
-            f"stage {number}: no certificate: {stage.reason}"
+            f"stage {number}: {'no certificate: ' if stage.certificate is None else ''}{stage.reason}"
             for number, stage in enumerate(self.stages, 1)
             if stage.reason
         ]
@@ -120,7 +122,18 @@ def _add(total: Any, state: dict[str, Tensor]) -> None:
 
 def digest_of_samples(parts: Iterable[Tensor]) -> str:
     """SHA-256 of numbers in float32, in their order."""
+    return _digest(parts).hexdigest()
+
+
+def digest_by_piece(pieces: Iterable[Iterable[Tensor]], shards: Whole) -> str:
+    """The same, of samples that are spread over processes: of the digests of all pieces; of one piece its own."""
+    own = (torch.frombuffer(bytearray(_digest(parts).digest()), dtype=torch.uint8) for parts in pieces)
+    listed: bytes = shards.listed(own).numpy().tobytes()
+    return hashlib.sha256(listed).hexdigest() if shards.spread else listed.hex()
+
+
+def _digest(parts: Iterable[Tensor]) -> Any:
     total = hashlib.sha256()
     for part in parts:
         total.update(part.to(torch.float32).contiguous().numpy().tobytes())
-    return total.hexdigest()
+    return total

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from provenet.layerwise.inputs import Inputs
+from provenet.layerwise.inputs import Inputs, spaced
 from provenet.layerwise.layer import Layer
 from provenet.layerwise.modules import module_of
 from provenet.layerwise.whitening import drawn, rows_of, whitening_root
@@ -37,12 +37,13 @@ def fresh_start(layer: Layer, inputs: Inputs, outputs: int, seed: int, ridge: fl
     """A module of the layer's block on these inputs, its hidden values of order one, its outputs small, and both layers
     of every neuron of the same length, as they are at an optimum.
 
-    Where gates are to be trained it is a ReLU network as yet, with one neuron for each.  ridge: of whitening, which is
+    It is made of a few samples, which all processes have, and so is the same in each.  Where gates are to be trained it
+    is a ReLU network as yet, with one neuron for each.  ridge: of whitening, which is
     done where it costs no more than a step on ``batch`` samples; None: it is not.
     """
     assert layer.n_gates is not None
     assert layer.rank is not None
-    block, look = layer.made_block, inputs.rows(slice(0, _LOOK))
+    block, look = layer.made_block, inputs.everywhere(torch.arange(min(_LOOK, inputs.total)))
     p, q = block.weights(look.to(torch.float64), outputs)
     relu = layer.activation == "relu" or (layer.activation == "gated_relu" and layer.gates == "trained")
     groups = block.groups
@@ -57,8 +58,8 @@ def fresh_start(layer: Layer, inputs: Inputs, outputs: int, seed: int, ridge: fl
     root = None
     each = _rows_a_sample(layer, look[:1], p, q)
     if ridge is not None and p <= 2 * batch * each:
-        some = inputs.some(max(_LOOK, -(-max(_ROWS, 4 * p) // each)))
-        rows = rows_of(layer, some.rows(slice(0, some.n)), outputs)
+        some = spaced(inputs.total, max(_LOOK, -(-max(_ROWS, 4 * p) // each)))
+        rows = rows_of(layer, inputs.everywhere(some), outputs)
         root = whitening_root(rows, ridge)
         first = drawn(rows, root, count, generator) @ root
     group = torch.arange(groups).repeat_interleave(count // groups) if groups > 1 else None

@@ -20,6 +20,7 @@ from provenet.layerwise.minibatch import Minibatches
 from provenet.layerwise.proof import stage_certificate
 from provenet.layerwise.stage import UNASKED, TrainedStage
 from provenet.nn import Stage
+from provenet.ranks.context import total
 from provenet.solvers import Limits, Record
 from provenet.statement import Statement
 
@@ -54,6 +55,7 @@ class Work:
         growth, engine = self.growth, self.layer.engine
         outputs = growth.training.targets.shape[-1]
         small = engine == "auto" and not growth.recipe.augment and is_small(self.layer, self.seen, outputs)
+        small = small and not (self.seen.shards.spread and self.layer.activation == "relu")  # its cones are of all rows
         if engine != "solve" and not small:
             return self._in_batches(checkpoint, report)
         return self._solved(checkpoint, report)
@@ -73,10 +75,13 @@ class Work:
         assert layer.rank is not None
         left = None if growth.max_seconds is None else max(growth.max_seconds - (time.perf_counter() - began), 1e-3)
         found: Solved = solved(problem, layer.rank, Limits(growth.tol, max_seconds=left), tell)
+        if len(found.network.first) == 0 and not found.complete:
+            raise KeyboardInterrupt
         if len(found.network.first) == 0 and not found.certificate.holds(growth.tol):
             return replace(self, layer=replace(layer, beta=problem.beta))._instead(checkpoint, report)
         kept = found.kept if layer.passes == "features" else None
-        return Trained(self._with(found.network, kept), found.certificate, "solve", 0)
+        reason = "" if found.complete else "solving it was interrupted"
+        return Trained(self._with(found.network, kept), found.certificate, "solve", 0, reason, found.complete)
 
     def _instead(self, checkpoint: Checkpoint | None, report: Callable[..., None]) -> Trained:
         """In batches, and certified: for a stage that was cut by time before its first neuron."""
@@ -122,17 +127,20 @@ class Work:
         try:
             found = finished(network, self.statement, self.seen, self.growth.training.targets, layer.rank, limits)
         except MemoryError:
+            if self.seen.shards.spread:  # another process may have gone on
+                raise
             return trained
         kept = found.kept if layer.passes == "features" else None
-        stage = self._with(found.network, kept)
-        return replace(trained, stage=stage, certificate=found.certificate, engine="minibatch, lbfgs", reason="")
+        more = replace(trained, stage=self._with(found.network, kept), certificate=found.certificate)
+        reason = "" if found.complete else "finishing it was interrupted"
+        return replace(more, engine="minibatch, lbfgs", complete=found.complete, reason=reason)
 
     def proven(self, stage: TrainedStage, report: Callable[..., None]) -> TrainedStage:
         """With the certificate of a stage that was trained in batches, or why there is none."""
         began, cpu = time.perf_counter(), time.process_time()
         report("proving", 1.0, stage.seconds, stage.epochs, stage.epochs, score=stage.score)
         certificate, reason = self._certificate(stage.module)
-        seconds, cpu = stage.seconds + time.perf_counter() - began, stage.cpu + time.process_time() - cpu
+        seconds, cpu = stage.seconds + time.perf_counter() - began, stage.cpu + total(time.process_time() - cpu)
         return replace(stage, certificate=certificate, reason=reason, seconds=seconds, cpu=cpu)
 
     def _certificate(self, stage: Stage) -> tuple[Certificate | None, str]:
@@ -144,7 +152,7 @@ class Work:
     @property
     def statement(self) -> Statement:
         """What training in batches minimises, with β of the sum over samples."""
-        return self.growth.statement(self.layer, self.layer.decay.summed(self.seen.n, _no_beta_max))
+        return self.growth.statement(self.layer, self.layer.decay.summed(self.seen.total, _no_beta_max))
 
     def _with(self, network: Any, kept: Tensor | None) -> Stage:
         frame = self.frame

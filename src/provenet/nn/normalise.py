@@ -48,35 +48,35 @@ class Normalise(nn.Module):
 
 
 class Moments:
-    """Mean and covariance of features, gathered batch by batch in float64."""
+    """Mean and covariance of features, gathered batch by batch in float64.
 
-    def __init__(self, kind: str, axis: int):
+    sums: (3, d), of ones, features and their squares; to whiten (2 + d, d), with all products in place of squares.
+    They add up over samples.
+    """
+
+    def __init__(self, kind: str, axis: int, sums: Tensor | None = None):
         if kind not in KINDS:
             raise ValueError(f"normalise: {kind!r} is unknown; choose one of {', '.join(map(repr, KINDS))}, or None.")
-        self.kind, self.axis, self.count = kind, axis, 0
-        self.first: Tensor | None = None
-        self.second: Tensor | None = None
+        self.kind, self.axis, self.sums = kind, axis, sums
 
     def add(self, x: Tensor) -> None:
         rows = x.detach().movedim(self.axis, -1).flatten(0, -2).to(torch.float64)
-        first = rows.sum(0)
-        second = rows.T @ rows if self.kind == "whiten" else rows.square().sum(0)
-        self.first = first if self.first is None else self.first + first
-        self.second = second if self.second is None else self.second + second
-        self.count += len(rows)
+        second = rows.T @ rows if self.kind == "whiten" else rows.square().sum(0, keepdim=True)
+        count = torch.full_like(second[:1], float(len(rows)))
+        more = torch.cat([count, rows.sum(0, keepdim=True), second])
+        self.sums = more if self.sums is None else self.sums + more
 
     def normalise(self, floor: float = 1e-5) -> Normalise:
         """What makes variances one; directions with less than ``floor`` of the largest variance are left as small as
         that, and features that never change are left alone."""
-        assert self.first is not None
-        assert self.second is not None
-        mean = self.first / self.count
+        assert self.sums is not None
+        mean, second = self.sums[1] / self.sums[0], self.sums[2:] / self.sums[0]
         if self.kind == "standard":
-            variance = (self.second / self.count - mean.square()).clamp_min(0)
+            variance = (second[0] - mean.square()).clamp_min(0)
             silent = variance <= floor * float(variance.max())
             scale = torch.where(silent, 1.0, variance.clamp_min(torch.finfo(torch.float64).tiny).rsqrt())
         else:
-            values, vectors = torch.linalg.eigh(self.second / self.count - torch.outer(mean, mean))
+            values, vectors = torch.linalg.eigh(second - torch.outer(mean, mean))
             largest = float(values.max())
             spread = values.clamp_min(floor * largest if largest > 0 else 1.0)
             scale = (vectors * spread.rsqrt()) @ vectors.T

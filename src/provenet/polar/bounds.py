@@ -91,7 +91,9 @@ def _by_gates(operator: Operator, gauge: Gauge, theta: Tensor, asked: Asked) -> 
 
 def _by_size(operator: Operator, gauge: Gauge, theta: Tensor) -> Bounds:
     """γ_k°(A_k*Θ) ≤ γ°(1)‖A‖‖Θ‖, of next to no work: far from tight, and true."""
-    size = float(torch.linalg.vector_norm(theta, dtype=torch.float64)) * (1 + theta.numel() * _EPS)
+    shards = operator.shards  # of all processes' rows
+    squares = (torch.linalg.vector_norm(theta[rows], dtype=torch.float64).square() for rows in shards.slices)
+    size = float(shards.add(squares)) ** 0.5 * (1 + (theta[0].numel() * shards.n + shards.count) * _EPS)
     upper = gauge.rounding(operator.p, operator.q) * operator.norm_upper() * size * (1 + 4 * _EPS)
     everyone = torch.full((operator.n_gates,), upper, dtype=torch.float64)
     return Bounds(torch.zeros_like(everyone), everyone, BoundKind.DETERMINISTIC)

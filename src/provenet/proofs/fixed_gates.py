@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -12,10 +13,16 @@ from provenet.certificates import Certificate, certificate_of, check_same_map
 from provenet.data.validation import check_finite
 from provenet.formulation.units import normalised
 from provenet.gauges import NuclearNorm
+from provenet.losses import Loss
 from provenet.nn import TwoLayer
-from provenet.problem import Program
+from provenet.operators import Operator
+from provenet.operators.wrappers.ranked import RankedOperator
+from provenet.problem import Program, Units
 from provenet.proofs.stream import Stream
 from provenet.proofs.streamed import OwnGates, StreamedOperator
+from provenet.ranks import Spread
+from provenet.ranks.context import each_alone
+from provenet.statement import Statement
 from provenet.variable import Factors
 from provenet.vectors import power_of_four
 
@@ -30,11 +37,44 @@ def certify_among_own_gates(
     loss, units = normalised(statement.make_loss(seen.target, weight, seen.mask), seen.size, statement.block.degree)
     kept, place = own.distinct()
     operator = StreamedOperator(stream, own, kept, tuple(seen.target.shape), units.x)
+    return _certified(network, bias, statement, operator, loss, units, seen.prediction, place[own.of_neuron], tol)
+
+
+def certify_spread(
+    network: TwoLayer, pieces: Sequence[Stream], own: OwnGates, shards: Spread, tol: float
+) -> Certificate:
+    """The same over several processes, each of which has some ``pieces`` of the samples, in the shards' order."""
+    seen = each_alone(lambda: [_first_pass(network, stream, own) for stream in pieces])
+    statement = pieces[0].statement
+    target = torch.cat([each.target for each in seen])
+    size = shards.largest(max(each.size for each in seen))
+    loss, units = normalised(statement.make_loss(target, None, None, shards), size, statement.block.degree)
+    kept, place = own.distinct()
+    parts = [
+        StreamedOperator(stream, own, kept, tuple(each.target.shape), units.x)
+        for stream, each in zip(pieces, seen, strict=True)
+    ]
+    operator = RankedOperator(parts, shards)
+    prediction = torch.cat([each.prediction for each in seen])
+    return _certified(network, None, statement, operator, loss, units, prediction, place[own.of_neuron], tol)
+
+
+def _certified(
+    network: TwoLayer,
+    bias: Tensor | None,
+    statement: Statement,
+    operator: Operator,
+    loss: Loss,
+    units: Units,
+    prediction: Tensor,
+    gate: Tensor,
+    tol: float,
+) -> Certificate:
     program = Program(operator, loss, NuclearNorm(), units.normalised_beta(statement.beta))
-    factors = Factors(network.first.detach(), network.second.detach(), place[own.of_neuron]).scaled(units.z**-0.5)
-    prediction = seen.prediction / units.y
+    factors = Factors(network.first.detach(), network.second.detach(), gate).scaled(units.z**-0.5)
     intercept = None if bias is None else bias.detach() / units.y
-    return certificate_of(program, prediction, factors, statement.beta, units.value, statement.scope, tol, intercept)
+    scale = statement.beta, units.value
+    return certificate_of(program, prediction / units.y, factors, *scale, statement.scope, tol, intercept)
 
 
 class _Seen(NamedTuple):

@@ -12,6 +12,7 @@ from provenet import deadline
 from provenet.certificates import Certificate
 from provenet.nn import TwoLayer
 from provenet.problem import Problem
+from provenet.ranks.context import least
 from provenet.solvers.loop import Limits
 from provenet.solvers.solve import solve_quietly
 
@@ -29,7 +30,7 @@ def sharpened(certificate: Certificate, network: TwoLayer, pose: Callable[[], Pr
     try:
         with deadline.within(seconds):
             problem = pose()
-        left = seconds - (time.perf_counter() - began)
+        left = least(seconds - (time.perf_counter() - began))
         best = solve_quietly(problem, "auto", sharp(certificate.tol, left), network) if left > 0 else None
     except deadline.TooLong:
         best = None

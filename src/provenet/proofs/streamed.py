@@ -17,6 +17,7 @@ from provenet.nn import TwoLayer
 from provenet.operators import Operator
 from provenet.operators.wrappers.shards import RowsInParts
 from provenet.proofs.stream import Stream
+from provenet.ranks.context import joined_digests
 from provenet.space import Space
 
 
@@ -74,11 +75,13 @@ class OwnGates:
             seen.update(np.packbits(pattern.numpy()).tobytes())
 
     def distinct(self) -> tuple[Tensor, Tensor]:
-        """The gates to keep, one a pattern, and for every gate that is used its place among them."""
+        """The gates to keep, one a pattern on the samples of all processes, and for every gate that is used its place
+        among them."""
         if self.vectors is None:
             return torch.arange(len(self)), torch.arange(len(self))
         used = torch.unique(self.of_neuron).tolist()  # a gate of one group is none of another's
-        keys = {k: (k // self._in_group, self._seen[k].digest()) for k in used}
+        seen = joined_digests([each.digest() for each in self._seen])
+        keys = {k: (k // self._in_group, seen[k]) for k in used}
         first: dict[tuple[int, bytes], int] = {}
         kept = [k for k, key in keys.items() if first.setdefault(key, k) == k]
         order = {keys[k]: i for i, k in enumerate(kept)}

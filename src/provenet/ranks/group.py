@@ -90,6 +90,18 @@ class Ranks:
         """What the first process says, ready for JSON."""
         return self.told(value if self.is_first else None)[0]
 
+    def first_sends(self, content: bytes | None) -> bytes | None:
+        """The bytes that the first process has, in all; None: it has none."""
+        size = self.first_says(None if content is None else len(content))
+        if self.world == 1 or size is None:
+            return content
+        numbers = torch.zeros(size, dtype=torch.uint8)
+        if self.is_first and content:
+            numbers = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        with _others():
+            dist.broadcast(numbers, 0)
+        return numbers.numpy().tobytes()
+
     def check_same(self, *tensors: Tensor) -> None:
         """What all processes have made of the same numbers must be the same, or they are of different problems."""
         total = blake2b(digest_size=16)

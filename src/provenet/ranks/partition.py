@@ -34,10 +34,13 @@ class Partition:
         Rows of all processes.
     world : int, default 1
         Processes.
+    most : int, optional
+        Shards, at most, a power of two; by default as many as `shard_count` says.
     """
 
     n: int
     world: int = 1
+    most: int | None = None
 
     def __post_init__(self) -> None:
         if self.n < 1 or self.world > self.shards:
@@ -49,7 +52,9 @@ class Partition:
 
     @property
     def shards(self) -> int:
-        return shard_count(self.n) if self.n else 0
+        if self.most is None or self.n == 0:
+            return shard_count(self.n) if self.n else 0
+        return 1 << (min(self.most, self.n).bit_length() - 1)
 
     def first_row(self, shard: int) -> int:
         """Where a shard begins; of the number of shards: where the last one ends."""

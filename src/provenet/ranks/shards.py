@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from typing import ClassVar
 
 import torch
@@ -45,6 +46,19 @@ class Whole:
         """Which of them are this process's."""
         return range(1)
 
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many samples each of them has."""
+        return (self.n,)
+
+    def places(self, index: Tensor) -> list[Tensor]:
+        """Of samples numbered through all processes (k,), ascending: their places among this one's, piece by piece."""
+        return [index]
+
+    def everywhere(self, parts: Sequence[Tensor], index: Tensor) -> Tensor:
+        """What is made of those samples, given for each of `places`: of all of them (k, …), in every process."""
+        return torch.cat(list(parts))
+
     def add(self, parts: Iterable[Tensor]) -> Tensor:
         """The sum of what is made of each piece, freshly allocated."""
         (only,) = parts
@@ -80,14 +94,17 @@ class Spread(Whole):
         Samples of all processes.
     ranks : Ranks
         The processes.
+    most : int, optional
+        Shards, at most, a power of two.
     """
 
     ranks: Ranks = field(default_factory=Ranks)
+    most: int | None = None
     spread: ClassVar[bool] = True
 
     @cached_property
     def partition(self) -> Partition:
-        return Partition(self.n, self.ranks.world)
+        return Partition(self.n, self.ranks.world, self.most)
 
     @cached_property
     def slices(self) -> tuple[slice, ...]:
@@ -100,6 +117,26 @@ class Spread(Whole):
     @property
     def count(self) -> int:
         return self.partition.shards
+
+    @cached_property
+    def sizes(self) -> tuple[int, ...]:
+        first = [self.partition.first_row(shard) for shard in range(self.count + 1)]
+        return tuple(end - start for start, end in pairwise(first))
+
+    def places(self, index: Tensor) -> list[Tensor]:
+        begin = self.partition.rows_of(self.ranks.rank).start
+        local = index - begin
+        return [local[(local >= rows.start) & (local < rows.stop)] for rows in self.slices]
+
+    def everywhere(self, parts: Sequence[Tensor], index: Tensor) -> Tensor:
+        own = torch.cat(list(parts))
+        places = [self.partition.rows_of(rank) for rank in range(self.ranks.world)]
+        sizes = [int(((index >= place.start) & (index < place.stop)).sum()) for place in places]
+        padded = own.new_zeros(max(sizes), *own.shape[1:])
+        padded[: len(own)] = own
+        carried = padded.to(torch.uint8) if padded.dtype == torch.bool else padded
+        there = zip(self.ranks.gathered(carried), sizes, strict=True)
+        return torch.cat([part[:size] for part, size in there]).to(own.dtype)
 
     def add(self, parts: Iterable[Tensor]) -> Tensor:
         own, world = climbed(parts, self.own.start), self.ranks.world
