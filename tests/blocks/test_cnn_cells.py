@@ -53,5 +53,6 @@ def test_more_outputs_than_weights_gate_the_patches() -> None:
     Y = torch.randn(5, 6, generator=generator, dtype=torch.float64)
     block = pn.CNN(kernel=(3, 1), pool=(1, 4), fit_intercept=True)
     operator = pn.formulate(block, X, Y, gates=4, beta=1.0).program.operator
-    assert operator.narrow_cells and operator.outputs > operator.p
+    assert operator.narrow_cells
+    assert operator.outputs > operator.p
     check_operator(operator.once())

@@ -55,7 +55,8 @@ def test_it_is_near_the_optimum_of_all(weighted: bool) -> None:
     problem = posed(weighted=weighted)
     program = problem.program
     start = from_fewer(LBFGS(), program)
-    assert start is not None and start.n_neurons > 0
+    assert start is not None
+    assert start.n_neurons > 0
     best = pn.solve(problem, "admm", tol=1e-6).certificate
     least, none = best.primal / problem.units.value, float(program.objective_factors(program.nobody))
     assert float(program.objective_factors(start)) - least <= 0.1 * (none - least)
@@ -70,7 +71,8 @@ def test_their_loss_and_penalty_are_in_proportion(monkeypatch: pytest.MonkeyPatc
     from_fewer(LBFGS(), program)
     (small, _), *others = seen
     share = float(small.loss.sample_weight.sum() / program.loss.sample_weight.sum())
-    assert small.operator.output_shape == (200, 3) and not others  # of 200 a quarter would be too few
+    assert small.operator.output_shape == (200, 3)
+    assert not others
     assert small.beta == pytest.approx(share * program.beta)
     assert small.loss.free == program.loss.free
     rows = {tuple(row.tolist()) for row in program.operator.gated_rows.X}  # type: ignore[union-attr]
@@ -100,6 +102,23 @@ def test_few_samples_and_those_not_at_hand_begin_from_nothing(monkeypatch: pytes
     assert not seen
 
 
+def test_a_class_that_fewer_samples_do_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((800, 6))
+    labels = (X @ rng.standard_normal((6, 3))).argmax(1)
+    labels[:2] = 3
+    problem = pn.formulate("mlp", X, labels, loss="softmax", gates=8, fit_intercept="free")
+    problem = problem.with_beta(0.05 * problem.beta_max)
+    seen = Seen(monkeypatch)
+    start = from_fewer(LBFGS(), problem.program)
+    loss = seen[0][0].loss
+    assert loss.free
+    assert float(loss.target[:, 3].sum()) == 0
+    assert start is not None
+    assert bool(start.left.isfinite().all())
+    assert pn.solve(problem, LBFGS(), tol=1e-4).certificate.holds(1e-4)
+
+
 def test_a_start_that_is_given_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = Seen(monkeypatch)
     program = posed().program
@@ -110,7 +129,8 @@ def test_a_start_that_is_given_is_taken(monkeypatch: pytest.MonkeyPatch) -> None
 def test_ctrl_c_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
     Seen(monkeypatch, Status.INTERRUPTED)
     done = run(LBFGS(), posed().program, Limits(1e-3))
-    assert done.status is Status.INTERRUPTED and done.steps == 0
+    assert done.status is Status.INTERRUPTED
+    assert done.steps == 0
 
 
 def test_snapshots_are_of_the_run_on_all_samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,5 +148,6 @@ def test_one_gate_offers_many_neurons() -> None:
     problem = pn.formulate("mlp", X, labels, "linear", loss="softmax")
     problem = problem.with_beta(0.02 * problem.beta_max)
     done = run(LBFGS(), problem.program, Limits(1e-2))
-    assert done.status is Status.SOLVED and done.factors.n_neurons >= 5
+    assert done.status is Status.SOLVED
+    assert done.factors.n_neurons >= 5
     assert done.steps <= 40

@@ -13,7 +13,7 @@ from provenet.variable import Factors, Stack
 
 
 def check_operator(operator: Operator, seed: int = 0) -> None:
-    """Dot test, linearity, factors, kernel, norm, restriction to gates and samples, and rounding, in float64 and float32.
+    """Dot test, linearity, factors, kernel, norm, some gates, some samples and rounding, in float64 and float32.
 
     Parameters
     ----------

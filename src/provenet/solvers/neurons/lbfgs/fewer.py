@@ -1,7 +1,7 @@
 """A start from fewer samples: what they say of the neurons costs in proportion to how many they are.
 
-The mean loss of a random part of the samples is about that of all, so with β in proportion its optimum is near theirs: near
-enough that most steps, and looks, are made on few samples.  Where a start comes from proves nothing and harms nothing.
+The mean loss of a random part of the samples is about that of all, so with β in proportion its optimum is near theirs:
+near enough that most steps, and looks, are made on few samples.  Where a start comes from proves nothing.
 """
 
 from __future__ import annotations
