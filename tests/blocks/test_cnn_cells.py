@@ -44,3 +44,15 @@ def test_the_contract_holds_without_kept_features() -> None:
     operator = operator_of(3, "gated_relu", side=4, kernel=2, padding=0)  # a cell for each of 3 × 3 positions
     assert operator.narrow_cells
     check_operator(operator.once())
+
+
+def test_more_outputs_than_weights_gate_the_patches() -> None:
+    """Every position a cell, as in the mixer of gated features: patches are narrower than the residual."""
+    generator = torch.Generator().manual_seed(0)
+    X = torch.randn(5, 1, 3, 4, generator=generator, dtype=torch.float64)
+    Y = torch.randn(5, 6, generator=generator, dtype=torch.float64)
+    block = pn.CNN(kernel=(3, 1), pool=(1, 4), fit_intercept=True)
+    operator = pn.formulate(block, X, Y, gates=4, beta=1.0).program.operator
+    assert operator.narrow_cells
+    assert operator.outputs > operator.p
+    check_operator(operator.once())

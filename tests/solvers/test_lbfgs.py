@@ -181,6 +181,26 @@ def test_sizes_are_best_for_their_directions_whatever_samples_guide(monkeypatch:
     assert objective[2] == pytest.approx(objective[1], rel=1e-3)
 
 
+def test_sizes_ask_the_data_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hidden values of given first layers are kept; where they cannot be, the answer is the same."""
+    program = posed(n=300).program
+    here = Coordinates.of(program, torch.float64)
+    generator = torch.Generator().manual_seed(1)
+    left, right = (torch.randn(9, size, generator=generator, dtype=torch.float64) for size in (program.operator.p, 4))
+    gate = torch.tensor([0, 0, 0, 2, 2, 5, 7, 7, 11])
+    directions = Factors(left / left.norm(dim=1)[:, None], right / right.norm(dim=1)[:, None], gate)
+    asked = []
+    inner = MLPOperator.both_ways
+    monkeypatch.setattr(MLPOperator, "both_ways", lambda op, factors: asked.append(1) or inner(op, factors))
+    start = torch.full((9,), 0.1, dtype=torch.float64)
+    once = amplitudes(program, here.opened(gate), directions, start)
+    assert not asked
+    monkeypatch.setattr(MLPOperator, "narrows", False)
+    again = amplitudes(program, here.opened(gate), directions, start)
+    assert asked
+    torch.testing.assert_close(once, again, rtol=1e-6, atol=1e-9)
+
+
 def scaled(directions: Factors, sizes: torch.Tensor) -> Factors:
     return Factors(directions.left, directions.right * sizes[:, None], directions.gate)
 

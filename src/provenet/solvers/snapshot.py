@@ -203,6 +203,16 @@ def snapshots(folder: str | PathLike[str], every: int = 50) -> Iterator[None]:
         kept.done()
 
 
+@contextmanager
+def no_snapshots() -> Iterator[None]:
+    """What runs in here is part of a step of another run, and keeps none."""
+    token = _CURRENT.set(None)
+    try:
+        yield
+    finally:
+        _CURRENT.reset(token)
+
+
 def _first_says(read: Any) -> Any:
     group = ranks.current()
     if group is None:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from provenet.operators import Operator
 from provenet.solvers.reference.cvx import matrix
 from provenet.space import Space
 from provenet.testing.close import assert_close, normal
-from provenet.variable import Factors
+from provenet.variable import Factors, Stack
 
 
 def check_operator(operator: Operator, seed: int = 0) -> None:
-    """Dot test, linearity, factors, kernel, norm, restriction and rounding, in float64 and float32.
+    """Dot test, linearity, factors, kernel, norm, some gates, some samples and rounding, in float64 and float32.
 
     Parameters
     ----------
@@ -60,6 +61,24 @@ def _check(op: Operator, generator: torch.Generator, tol: float) -> None:
     assert_close(fewer.adjoint(residual), slope[some], tol, "A* of the restricted operator")
     only = torch.zeros_like(stack).index_copy_(0, some, stack[some])
     assert_close(fewer.forward(stack[some]), op.forward(only), tol, "A of the restricted operator")
+    _check_part(op, stack, residual, tol)
+
+
+def _check_part(op: Operator, stack: Stack, residual: Tensor, tol: float) -> None:
+    """Of every other sample, where samples can be chosen."""
+    some = torch.arange(op.output_shape[0] - 1, -1, -2)
+    part = op.part(some)
+    if part is None:
+        return
+    assert part.output_shape == (len(some), *op.output_shape[1:]), "part: wrong shape"
+    assert_close(part.forward(stack), op.forward(stack)[some], tol, "A on some samples")
+    others = residual.clone()
+    others[some] = 0
+    expected = op.adjoint(residual) - op.adjoint(others)
+    assert_close(part.adjoint(residual[some]), expected, tol, "A* on some samples", float(expected.abs().max()))
+    assert part.norm_upper() <= op.norm_upper() * (1 + tol), "part: its norm is bounded by more than that of all"
+    both = part.both_ways(Factors(stack[:, :, 0], stack[:, 0], torch.arange(len(stack))))
+    assert both[0].shape == part.output_shape, "part: neurons"
 
 
 def _check_factors(op: Operator, generator: torch.Generator, tol: float) -> None:

@@ -149,6 +149,10 @@ class Operator(Placed, ABC):
     def restrict(self, gates: Tensor) -> Operator:
         """The same operator with these gates only, one of them at least."""
 
+    def part(self, samples: Tensor) -> Operator | None:
+        """The same operator on the samples with these numbers alone; None where samples are not at hand one by one."""
+        return None
+
     def kernel(self) -> Tensor:
         """AA* (rows, rows), shared by all output columns, where one exists (``has_kernel``); freshly allocated."""
         raise ValueError(f"{type(self).__name__} has no kernel.")

@@ -127,6 +127,10 @@ class FeatureOperator(BoundedBySamples):
     def restrict(self, gates: Tensor) -> Self:
         return self._with(features=self.features[:, gates], n_gates=len(gates))
 
+    def part(self, samples: Tensor) -> Self:
+        n = len(samples)
+        return self._with(features=self.features[samples], n=n, output_shape=(n, self.outputs))
+
     def narrowed(self, gates: Tensor, basis: Tensor) -> FeatureOperator:
         few = self.space.empty(self.n, len(gates), self.cells, basis.shape[1])
         numbers = len(gates) * self.cells * self.p

@@ -265,6 +265,12 @@ class MomentOperator(NeuronsByBatch):
         # with those of all other samples
         return 3 * self.s + 20 + self.n * self.rows_each
 
+    def part(self, samples: Tensor) -> Self:
+        other, kept = super().part(samples)._with(count=self.count[samples]), self.made("kept")
+        if kept is not None:
+            other.kept = kept.view(self.n, self.rows_each, -1)[samples].flatten(0, 1)
+        return other
+
     def restrict(self, gates: Tensor) -> Self:
         other, kept = super().restrict(gates), self.made("kept")
         if other is not self and kept is not None:

@@ -164,5 +164,11 @@ class PooledOperator(BatchedOperator):
             other.kept = kept.restrict(gates)
         return other
 
+    def part(self, samples: Tensor) -> Self:
+        other, kept = super().part(samples), self.made("kept")
+        if kept is not None:
+            other.kept = kept.part(samples)
+        return other
+
     def reduced(self) -> tuple[Operator, Tensor] | None:
         return None if self.kept is None else self.kept.reduced()

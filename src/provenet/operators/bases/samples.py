@@ -84,6 +84,17 @@ class SampledOperator(BoundedBySamples):
     def restrict(self, gates: Tensor) -> Self:
         return self if self.patterns is None else self._with(patterns=self.patterns[gates], n_gates=len(gates))
 
+    def part(self, samples: Tensor) -> Self:
+        patterns = None if self.patterns is None else self.patterns[:, samples]
+        inputs = None if self._inputs is None else self._inputs[samples]
+        return self._with(
+            _source=self._source[samples],
+            _inputs=inputs,
+            patterns=patterns,
+            n=len(samples),
+            output_shape=(len(samples), *self.output_shape[1:]),
+        )
+
     def opened(self, rows: slice, gate: Tensor) -> Tensor | None:
         """Which positions each neuron's gate opens, (N, b, ρ) bool; None where all are open."""
         return None if self.patterns is None else self.patterns[:, rows].index_select(0, gate)

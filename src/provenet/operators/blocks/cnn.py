@@ -119,13 +119,21 @@ class CNNOperator(PooledOperator):
         patches = self._channels_first(self.patches(rows))[:, index]  # (b, a, s, p)
         if self.patterns is None:
             return (weight.unsqueeze(1) @ patches).transpose(1, 2)
+        if index.shape[1] == 1:  # nothing to sum
+            opened = self.patterns[:, rows][:, :, index[:, 0]].transpose(0, 1).to(self.dtype)  # (b, P, a)
+            return opened.unsqueeze(3) * (weight * patches.squeeze(2)).unsqueeze(1)
         opened = self.patterns[:, rows][:, :, index].permute(1, 2, 0, 3)  # (b, a, P, s)
         return (torch.where(opened, weight.unsqueeze(1), 0) @ patches).transpose(1, 2)
 
     def adjoint(self, residual: Tensor) -> Stack:
-        if not self.narrow_cells or max(self.counts) > _FEW or self.kept is not None:
+        if not self._gates_slopes or self.kept is not None:
             return super().adjoint(residual)
         return self._adjoint_by_cell(residual)
+
+    @property
+    def _gates_slopes(self) -> bool:
+        """Whether gates meet the residual sooner than the patches: where it has fewer columns, and cells are small."""
+        return self.narrow_cells and max(self.counts) <= _FEW and self.outputs <= self.p
 
     def _adjoint_by_cell(self, residual: Tensor) -> Stack:
         """Σ_i Σ_t Φ_i[t] P[a, t] D_k[i, t] R_i, cell by cell: where they pool few positions, features would be larger.

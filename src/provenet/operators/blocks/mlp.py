@@ -242,5 +242,9 @@ class MLPOperator(Operator):
     def read_bytes(self) -> int:
         return self._few_bytes  # truth values become numbers on the way
 
+    def part(self, samples: Tensor) -> Self:
+        n = len(samples)
+        return self._with(X=self.X[samples], opened=self.opened[samples], n=n, output_shape=(n, self.q))
+
     def restrict(self, gates: Tensor) -> Self:
         return self._with(opened=self.opened[:, gates].contiguous(), n_gates=len(gates))

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor
+from typing_extensions import Self
 
 from provenet.operators.bases.base import Operator
 from provenet.operators.bases.pooled import PooledOperator
@@ -97,6 +98,10 @@ class TokenRowsOperator(Wrapper):
         by_sample = torch.linalg.vector_norm(residual.flatten(1), dim=1)
         total = float((self.sizes * by_sample).sum())
         return super().rounding(residual) + _TRANSFORM_DEPTH * torch.finfo(self.dtype).eps * total
+
+    def part(self, samples: Tensor) -> Self | None:
+        other = super().part(samples)
+        return None if other is None else other._with(sizes=self.sizes[samples])
 
     @property
     def axis_rows(self) -> Tensor | None:

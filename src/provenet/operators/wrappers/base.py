@@ -79,5 +79,11 @@ class Wrapper(Operator):
     def read_bytes(self) -> int:
         return self.inner.read_bytes
 
+    def part(self, samples: Tensor) -> Self | None:
+        each = self.inner.output_shape[0] // self.output_shape[0]  # rows of A' that a sample of A has
+        rows = (samples[:, None] * each + self.space.arange(each)).flatten()
+        inner = self.inner.part(rows)
+        return None if inner is None else self._with(inner=inner, output_shape=(len(samples), *self.output_shape[1:]))
+
     def restrict(self, gates: Tensor) -> Self:
         return self._with(inner=self.inner.restrict(gates), n_gates=len(gates))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from provenet.operators.bases.base import Operator
+from provenet.operators.bases.base import Backward, Operator
 from provenet.operators.wrappers.repeated import RepeatedOperator
 from provenet.variable import Factors, Stack
 
@@ -83,6 +83,32 @@ class GroupedOperator(Operator):
             left[members], right[members] = part.operator.adjoint_factors(self._columns(residual, part), own)
         return left, right
 
+    def both_ways(self, factors: Factors) -> tuple[Tensor, Backward]:
+        split = self._split(factors)
+        ways = [part.operator.both_ways(own) for part, (_, own) in zip(self.parts, split, strict=True)]
+
+        def back(residual: Tensor) -> tuple[Tensor, Tensor]:
+            left, right = torch.empty_like(factors.left), torch.empty_like(factors.right)
+            for part, (members, _), (_, backward) in zip(self.parts, split, ways, strict=True):
+                left[members], right[members] = backward(self._columns(residual, part))
+            return left, right
+
+        return self._filled([prediction for prediction, _ in ways]), back
+
+    def alone(self, factors: Factors, rows: slice) -> Tensor:
+        some = len(range(self.output_shape[0])[rows])
+        out = self.space.zeros(factors.n_neurons, some, *self.output_shape[1:])
+        for part, (members, own) in zip(self.parts, self._split(factors), strict=True):
+            if len(members):
+                out[..., part.columns][members] = part.operator.alone(own, rows)
+        return out
+
+    def once(self) -> GroupedOperator:
+        return self._of([part.operator.once() for part in self.parts])
+
+    def often(self) -> GroupedOperator:
+        return self._of([part.operator.often() for part in self.parts])
+
     def kernel(self) -> Tensor:
         return self.parts[0].operator.kernel() if self.has_kernel else super().kernel()
 
@@ -99,6 +125,11 @@ class GroupedOperator(Operator):
             if len(own) > 0:
                 parts.append(Part(part.operator.restrict(place), own, part.columns))
         return GroupedOperator(parts, self.output_shape[-1])
+
+    def part(self, samples: Tensor) -> GroupedOperator | None:
+        some = [part.operator.part(samples) for part in self.parts]
+        known = [operator for operator in some if operator is not None]
+        return self._of(known) if len(known) == len(some) else None
 
     @property
     def held_bytes(self) -> int:

@@ -12,7 +12,8 @@ from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot
 from provenet.variable import Factors, Stack
 from provenet.vectors import unit
 
-_A_GATE = 2  # at a time
+_A_GATE = 2  # at a time,
+_OF_FEW = 64  # or so many of all gates together, where they are few
 _ALIKE = 0.9  # the cosine from which on a neuron of the gate has this direction already
 _DEPTH = 6  # of the Krylov space, where A* is not formed
 
@@ -30,7 +31,7 @@ def wanted(program: Program, here: Coordinates, at: Spot, pull: Stack | None, be
 
 def _by_stack(here: Coordinates, pull: Stack, beyond: float) -> tuple[Tensor, Factors]:
     gates = torch.nonzero(spectral_uppers(pull) > beyond).flatten()
-    sigma, left, right = leading_pairs(pull[gates], _A_GATE)
+    sigma, left, right = leading_pairs(pull[gates], max(_A_GATE, _OF_FEW // max(len(pull), 1)))
     atoms = Factors(left.flatten(0, 1), right.flatten(0, 1), gates.repeat_interleave(sigma.shape[1]))
     return sigma.flatten(), here.enter(atoms)
 

@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from provenet import batches
 from provenet.operators import Operator
 from provenet.operators.bases.base import Backward
 from provenet.problem import Program
 from provenet.space import Space
-from provenet.variable import Factors
+from provenet.variable import ByGate, Factors
+
+_ALONG = 8  # of a limit of memory, one part in so many is for hidden values of neurons whose second layers change
 
 
 class Few:
@@ -65,6 +68,18 @@ class Coordinates:
         if self.few is not None and torch.equal(names, self.few.names):
             return self
         return replace(self, few=Few(names, self.operator.restrict(names)))
+
+    def along(self, factors: Factors) -> tuple[Coordinates, Factors]:
+        """For neurons with these first layers and any second ones: what the data have along them, made once where it
+        can be kept, and the neurons by their place there; else all as it is."""
+        operator, own = self._own(factors)
+        groups, cells = ByGate(own.gate), operator.q // operator.output_shape[-1]
+        hidden = operator.kernel_rows * len(groups.names) * groups.width * cells * operator.dtype.itemsize
+        if not operator.narrows or hidden > min(batches.KEPT, batches.share(_ALONG)):
+            return self, factors
+        few = operator.narrowed(groups.names, groups.gather(own.left))
+        slots = operator.space.eye(groups.width)[groups.slot]
+        return Coordinates(few), Factors(slots, own.right, groups.group)
 
     def both_ways(self, factors: Factors) -> tuple[Tensor, Backward]:
         operator, own = self._own(factors)

@@ -26,6 +26,7 @@ from provenet.solvers.needs import NUCLEAR
 from provenet.solvers.neurons.lbfgs.amplitudes import amplitudes
 from provenet.solvers.neurons.lbfgs.atoms import wanted
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot, spot
+from provenet.solvers.neurons.lbfgs.fewer import from_fewer
 from provenet.solvers.neurons.lbfgs.pairs import Block, Pairs
 from provenet.solvers.neurons.lbfgs.scales import inverse_scales
 from provenet.solvers.neurons.lbfgs.search import wolfe_step
@@ -145,6 +146,7 @@ class LBFGS(Resumable[LBFGSState]):
 
     def init(self, program: Program, start: Factors | None) -> LBFGSState:
         dtype = torch.float32 if self.single else torch.float64
+        start = from_fewer(self, program) if start is None else start
         return self._begun(program, Coordinates.of(program, dtype), start or program.nobody)
 
     def _begun(self, program: Program, here: Coordinates, factors: Factors) -> LBFGSState:
