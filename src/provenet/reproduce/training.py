@@ -69,7 +69,7 @@ def descend(
     for epoch in range(recipe.epochs + 1):
         said, slopes = outputs(u, v)
         residual = said - Y
-        squares = u.square().sum((1, 2)) + v.square().sum((1, 2))
+        squares = _squares(u) + _squares(v)
         value = 0.5 * residual.square().sum((1, 2)) + 0.5 * beta * squares
         if epoch % every == 0 or epoch == recipe.epochs:
             kept.append(value.clone())
@@ -82,26 +82,29 @@ def descend(
         rate, waited = torch.where(tired, rate * recipe.decay, rate), torch.where(tired, 0, waited)
         slope_u, slope_v = slopes(residual)
         step = (rate / recipe.mean).view(-1, 1, 1)
-        speed_u.mul_(recipe.momentum).add_(slope_u).add_(weight * u)
-        speed_v.mul_(recipe.momentum).add_(slope_v).add_(weight * v)
-        u.sub_(step * speed_u)
-        v.sub_(step * speed_v)
+        speed_u.mul_(recipe.momentum).add_(slope_u).addcmul_(weight, u)
+        speed_v.mul_(recipe.momentum).add_(slope_v).addcmul_(weight, v)
+        u.addcmul_(step, speed_u, value=-1)
+        v.addcmul_(step, speed_v, value=-1)
     return Trained(u, v, torch.stack(kept, 1), torch.tensor(at))
+
+
+def _squares(weights: Tensor) -> Tensor:
+    """Sums of squares (B,), without a copy of what is squared."""
+    return torch.linalg.vector_norm(weights, dim=(1, 2)).square()
 
 
 def _relu(X: Tensor | None) -> Callable[[Tensor, Tensor], tuple[Tensor, Slopes]]:
     """Outputs (B, n, q) of ReLU networks, and the way back."""
 
     def outputs(u: Tensor, v: Tensor) -> tuple[Tensor, Slopes]:
-        hidden = u.transpose(1, 2) if X is None else X @ u.transpose(1, 2)  # (B, n, N)
-        gate = (hidden > 0).to(hidden)
-        hidden = hidden * gate
+        hidden = (u if X is None else u @ X.T).clamp_min(0)  # (B, N, n)
 
         def slopes(residual: Tensor) -> tuple[Tensor, Tensor]:
-            by_hidden = (gate * (residual @ v.transpose(1, 2))).transpose(1, 2)
-            return by_hidden if X is None else by_hidden @ X, hidden.transpose(1, 2) @ residual
+            by_hidden = (v @ residual.transpose(1, 2)).masked_fill_(hidden == 0, 0)
+            return by_hidden if X is None else by_hidden @ X, hidden @ residual
 
-        return hidden @ v, slopes
+        return hidden.transpose(1, 2) @ v, slopes
 
     return outputs
 
