@@ -1,8 +1,9 @@
 """Networks trained as the papers train them: many at once, so that 20,000 small steps do not take a day.
 
 All runs of a batch have the same data and size.  The step is that of torch's SGD with momentum, the rate falls on a
-plateau as torch's ReduceLROnPlateau lets it, for each run by itself.  Neurons behind one fixed gate are summed before
-they meet the samples, so that their number hardly matters.
+plateau as torch's ReduceLROnPlateau lets it, for each run by itself, and once none moves any more the epochs that are
+left are not run.  Neurons behind one fixed gate are summed before they meet the samples, so that their number hardly
+matters.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Trained:
 
 
 _BETTER = 1e-4  # a new best is better by this share, as in torch
+_ASLEEP = 2.0**-40  # of the first rate: all epochs that are left would not change the eleventh digit
 Slopes = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Of the residual (B, n, q): the loss's gradients by first and second layers."""
 
@@ -71,10 +73,11 @@ def descend(
         residual = said - Y
         squares = _squares(u) + _squares(v)
         value = 0.5 * residual.square().sum((1, 2)) + 0.5 * beta * squares
-        if epoch % every == 0 or epoch == recipe.epochs:
+        ends = epoch == recipe.epochs or bool((rate <= _ASLEEP * recipe.rate).all())
+        if epoch % every == 0 or ends:
             kept.append(value.clone())
             at.append(epoch)
-        if epoch == recipe.epochs:
+        if ends:
             break
         better = value < best * (1 - _BETTER)
         best, waited = torch.where(better, value, best), torch.where(better, 0, waited + 1)
