@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 import provenet as pn
+from provenet.losses import Squared
 from provenet.solvers import Status
+from provenet.solvers.cones.analytic_centre import AnalyticCentre, _Centre
 from provenet.solvers.cones.cutting_plane import CuttingPlane
 from provenet.testing.bank import make_targets
 
@@ -76,6 +79,40 @@ def test_other_losses(loss: str, outputs: int, bias: bool | str) -> None:
     assert planes.method == "cutting_plane"
     assert planes.certificate.primal == pytest.approx(other.certificate.primal, rel=2e-4)
     assert planes.certificate.dual <= other.certificate.primal * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_papers_own_rule_by_analytic_centres(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X, Y = rng.standard_normal((15, 3 - seed % 2)), rng.standard_normal((15, 2))
+    weight = rng.uniform(0.2, 3.0, 15) if seed > 1 else None
+    problem = pn.formulate("mlp", X, Y, "relu", gates="all", loss="squared", beta=1.0, sample_weight=weight)
+    problem = problem.with_beta(0.1 * problem.beta_max)
+    centre, wolfe = pn.solve(problem, AnalyticCentre(), tol=1e-6), pn.solve(problem, "frank_wolfe", tol=1e-6)
+    assert centre.status is Status.SOLVED
+    assert centre.method == "analytic_centre"
+    assert centre.certificate.primal == pytest.approx(wolfe.certificate.primal, rel=2e-6)
+
+
+def test_an_analytic_centre_is_where_its_barrier_is_flat() -> None:
+    draw = torch.Generator().manual_seed(0)
+    Y, cuts = torch.randn(4, 2, generator=draw, dtype=torch.float64), torch.randn(9, 2, 8, generator=draw).double()
+    loss = Squared(Y, torch.tensor([1.0, 2.0, 0.5, 1.0], dtype=torch.float64))
+    centre = _Centre(loss, cuts, radius=1.0, least=-0.5)
+    theta = centre.found(torch.zeros(8, dtype=torch.float64)).requires_grad_()
+    worth = -loss.conjugate(theta.view(4, 2)) + 0.5
+    barrier = -worth.log() - (1 - (cuts @ theta).square().sum(1)).log().sum()
+    (slope,) = torch.autograd.grad(barrier, theta)
+    assert float(worth.detach()) > 0
+    assert float(slope.abs().max()) < 1e-3
+    assert float(barrier.detach()) < centre._value(torch.zeros(8, dtype=torch.float64)) - 0.1
+
+
+def test_analytic_centres_are_of_the_squared_loss() -> None:
+    rng = np.random.default_rng(2)
+    problem = pn.formulate("mlp", rng.standard_normal((8, 2)), np.arange(8) % 3, "relu", "all", "softmax", 0.1)
+    with pytest.raises(ValueError, match="squared loss"):
+        pn.solve(problem, AnalyticCentre())
 
 
 def test_a_level_is_a_share() -> None:

@@ -1,8 +1,9 @@
 """Networks trained as the papers train them: many at once, so that 20,000 small steps do not take a day.
 
 All runs of a batch have the same data and size.  The step is that of torch's SGD with momentum, the rate falls on a
-plateau as torch's ReduceLROnPlateau lets it, for each run by itself.  Neurons behind one fixed gate are summed before
-they meet the samples, so that their number hardly matters.
+plateau as torch's ReduceLROnPlateau lets it, for each run by itself, and once none moves any more the epochs that are
+left are not run.  Neurons behind one fixed gate are summed before they meet the samples, so that their number hardly
+matters.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ class Trained:
 
 
 _BETTER = 1e-4  # a new best is better by this share, as in torch
+_ASLEEP = 2.0**-40  # of the first rate: all epochs that are left would not change the eleventh digit
 Slopes = Callable[[Tensor], tuple[Tensor, Tensor]]
 """Of the residual (B, n, q): the loss's gradients by first and second layers."""
 
@@ -69,12 +71,13 @@ def descend(
     for epoch in range(recipe.epochs + 1):
         said, slopes = outputs(u, v)
         residual = said - Y
-        squares = u.square().sum((1, 2)) + v.square().sum((1, 2))
+        squares = _squares(u) + _squares(v)
         value = 0.5 * residual.square().sum((1, 2)) + 0.5 * beta * squares
-        if epoch % every == 0 or epoch == recipe.epochs:
+        ends = epoch == recipe.epochs or bool((rate <= _ASLEEP * recipe.rate).all())
+        if epoch % every == 0 or ends:
             kept.append(value.clone())
             at.append(epoch)
-        if epoch == recipe.epochs:
+        if ends:
             break
         better = value < best * (1 - _BETTER)
         best, waited = torch.where(better, value, best), torch.where(better, 0, waited + 1)
@@ -82,26 +85,29 @@ def descend(
         rate, waited = torch.where(tired, rate * recipe.decay, rate), torch.where(tired, 0, waited)
         slope_u, slope_v = slopes(residual)
         step = (rate / recipe.mean).view(-1, 1, 1)
-        speed_u.mul_(recipe.momentum).add_(slope_u).add_(weight * u)
-        speed_v.mul_(recipe.momentum).add_(slope_v).add_(weight * v)
-        u.sub_(step * speed_u)
-        v.sub_(step * speed_v)
+        speed_u.mul_(recipe.momentum).add_(slope_u).addcmul_(weight, u)
+        speed_v.mul_(recipe.momentum).add_(slope_v).addcmul_(weight, v)
+        u.addcmul_(step, speed_u, value=-1)
+        v.addcmul_(step, speed_v, value=-1)
     return Trained(u, v, torch.stack(kept, 1), torch.tensor(at))
+
+
+def _squares(weights: Tensor) -> Tensor:
+    """Sums of squares (B,), without a copy of what is squared."""
+    return torch.linalg.vector_norm(weights, dim=(1, 2)).square()
 
 
 def _relu(X: Tensor | None) -> Callable[[Tensor, Tensor], tuple[Tensor, Slopes]]:
     """Outputs (B, n, q) of ReLU networks, and the way back."""
 
     def outputs(u: Tensor, v: Tensor) -> tuple[Tensor, Slopes]:
-        hidden = u.transpose(1, 2) if X is None else X @ u.transpose(1, 2)  # (B, n, N)
-        gate = (hidden > 0).to(hidden)
-        hidden = hidden * gate
+        hidden = (u if X is None else u @ X.T).clamp_min(0)  # (B, N, n)
 
         def slopes(residual: Tensor) -> tuple[Tensor, Tensor]:
-            by_hidden = (gate * (residual @ v.transpose(1, 2))).transpose(1, 2)
-            return by_hidden if X is None else by_hidden @ X, hidden.transpose(1, 2) @ residual
+            by_hidden = (v @ residual.transpose(1, 2)).masked_fill_(hidden == 0, 0)
+            return by_hidden if X is None else by_hidden @ X, hidden @ residual
 
-        return hidden @ v, slopes
+        return hidden.transpose(1, 2) @ v, slopes
 
     return outputs
 

@@ -67,13 +67,13 @@ class CuttingPlane(Method[CuttingPlaneState]):
         return state if start is None else self._modelled(program, state)
 
     def step(self, program: Program[ConeGauge], state: CuttingPlaneState) -> CuttingPlaneState:
-        theta = self._level_point(program, state)
+        theta = self._query(program, state)
         state, cut = self._asked(program, state, theta)
         if not cut:  # feasible: the level is reached; the model's own point is the one to cut off
             state, cut = self._asked(program, state, program.loss.gradient(state.model.prediction))
         return self._modelled(program, state) if cut else replace(state, exhausted=True)
 
-    def _level_point(self, program: Program[ConeGauge], state: CuttingPlaneState) -> Tensor:
+    def _query(self, program: Program[ConeGauge], state: CuttingPlaneState) -> Tensor:
         """The first of some points on the path of projections that reaches the level."""
         loss = program.loss
         level = state.dual + self.level * (state.model.value - state.dual)

@@ -99,12 +99,11 @@ class BM(Method[BMState]):
         if state.stuck or state.place.factors.n_neurons == 0:
             return replace(state, stuck=True)  # until the next look
         move = newton_step(program, state.place, state.damping, state.decrease, self.newton)
-        there = move.place if move.flat else best_amplitudes(program, move.place)
         return replace(
             state,
-            place=there,
+            place=move.place,
             damping=move.damping,
-            decrease=state.place.value - there.value,
+            decrease=state.place.value - move.place.value,
             rest=state.rest - 1,
             stuck=move.stuck,
         )

@@ -25,6 +25,7 @@ import torch
 from torch import Tensor
 
 from provenet.problem import Program
+from provenet.solvers.neurons.amplitudes import best_amplitudes
 from provenet.solvers.neurons.hessian import DenseModel, Model, ProductModel
 from provenet.solvers.neurons.place import Place, compress, gradient, place, shifted
 from provenet.variable import Factors
@@ -135,7 +136,10 @@ def _last_digits(program: Program, at: Place, slope: Tensor, model: Model, dampi
 
 
 def _best(program: Program, factors: Factors, step: Tensor) -> Place:
-    return min(_candidates(program, factors, step), key=lambda candidate: candidate.value)
+    """With its best amplitudes: a step is judged by where it leads in the end.  Neurons that lift it cost more than they
+    are worth until then, and the damping would stay far too large."""
+    best = min(_candidates(program, factors, step), key=lambda candidate: candidate.value)
+    return best_amplitudes(program, best)
 
 
 def _candidates(program: Program, factors: Factors, step: Tensor) -> list[Place]:
