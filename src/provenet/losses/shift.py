@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provenet.losses.quick import Array, newton_from
+from provenet.losses.quick import Array, Newton, newton_from
 from provenet.ranks import Whole
 
 if TYPE_CHECKING:
@@ -74,13 +74,13 @@ def logistic_shift(prediction: Tensor, target: Tensor, weight: Tensor, start: Te
     wanted = w * y
     mass = wanted.sum(0)
 
-    def newton(b: Array) -> tuple[Array, Array, float]:
+    def newton(b: Array) -> Newton:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
             p = 1 / (1 + np.exp(-(z + b)))
             weighted = w * p
             slope = weighted.sum(0) - mass
-            wrong = np.abs(weighted - wanted).sum(0).min() * len(mass)  # of each column enough
-            return slope, slope / (weighted * (1 - p)).sum(0), float(wrong)
+            step = slope / (weighted * (1 - p)).sum(0)
+        return slope, step, lambda: float(np.abs(weighted - wanted).sum(0).min() * len(mass))  # of each column enough
 
     found = newton_from(start.numpy(), newton, float(w.sum() * len(mass)))
     return _logistic_root(prediction, target, weight, start) if found is None else torch.from_numpy(found)

@@ -42,6 +42,7 @@ _MOST_KEPT_BACK = 0.25  # if it is not more than this part of the limit
 _WORTH_PROVING = 0.5  # of the gap: what a mixture must promise, to have its polars bounded while the run goes on,
 _WORTH_THE_END = 0.05  # or where it ends with that
 _LOOSE = 0.5  # of how far a polar's bound is beyond β: if less is looseness, it is the network that is not there yet
+_IN_SIGHT = 6  # times the gap that is asked for: so near the end, what a look has made of a point is looked at, too
 _NEARLY = 1e-4  # beyond what a dual point promises: near enough
 
 
@@ -121,6 +122,10 @@ class Method(ABC, Generic[State]):
     def look(self, program: Program[Any], state: State, gap: Gap) -> State:
         """Told the gap at each look: a method may change its course."""
         return state
+
+    def renewed(self, state: State) -> bool:
+        """Whether the last look has made another point, worth a look of its own before any step."""
+        return False
 
     def finished(self, state: State) -> bool:
         """True where the method itself knows that it can go no further."""
@@ -252,8 +257,7 @@ class _Course:
                 gap = self._look(last=out_of_steps or out_of_time or finished)
                 if not _finite(gap):
                     return Status.NONFINITE
-                record = self._record(gap)
-                told_to_stop = self.callback is not None and self.callback(record)
+                told_to_stop = self._told(gap)
                 if gap.relative <= self.limits.tol:
                     return Status.SOLVED
                 self.since_progress += 1
@@ -266,6 +270,11 @@ class _Course:
                 if finished or self.since_progress >= method.patience:
                     return Status.STALLED
                 self.state = method.look(program, self.state, gap)
+                if gap.relative <= _IN_SIGHT * self.limits.tol and method.renewed(self.state):
+                    gap = self._look(last=False)
+                    if _finite(gap) and gap.relative <= self.limits.tol:
+                        self._told(gap)
+                        return Status.SOLVED
             kept_back = self._kept_back
             with deadline.within(deadline.left() - kept_back if kept_back else None):
                 self.state = method.step(program, self.state)
@@ -334,6 +343,11 @@ class _Course:
             if theta is not None:
                 self.judged = better(self.judged, judged(self.program, theta, final=False, screen=self.screen))
         return own if self.judged is None else replace(own, at=self.judged)
+
+    def _told(self, gap: Gap) -> bool:
+        """Of a look, to whoever listens; the answer says whether to stop."""
+        record = self._record(gap)
+        return self.callback is not None and bool(self.callback(record))
 
     def _record(self, gap: Gap) -> Record:
         record = Record(self.step, self.seconds, gap.primal, gap.dual, gap.relative)

@@ -5,7 +5,8 @@
 Projecting onto the graph {(z, A z)} takes one factorisation of κW⁻¹ + K, K = AA* (n × n), for all output columns.
 After each projection the scaled multipliers are u = A*s and v = −κW⁻¹s for one s of the predictions' size.  A step is:
 one prox of the gauge, one A on its (sparse) result, one solve, one A*.  A quadratic loss needs no copy b: it joins
-the projection.  A free intercept is one more unknown of the graph, b = A(z) + 1cᵀ, so that 1ᵀs = 0.  Samples are
+the projection.  Products and solves are of differences between two steps, in float32 where the ridge allows, and added
+up in float64: their errors are relative to a step, and go as steps do.  A free intercept is one more unknown of the graph, b = A(z) + 1cᵀ, so that 1ᵀs = 0.  Samples are
 weighted in the metric too, so that a weight of two is a sample repeated.
 """
 
@@ -33,6 +34,7 @@ _PROX = 3e6  # work of a loss's prox that is found by Newton's steps, for each o
 _READ = 16  # a factor of the kernel is read, entry by entry, as slowly as so many products
 _FREE, _FREE_LABELS = 1.6, 2.2  # times as many steps with a free intercept, and where the loss is of labels;
 _ENTRY, _COUPLED = 2e3, 1e4  # then its prox takes so much for each entry of a prediction, of one output and of several
+_ANEW = 20  # steps after which what was added up is made anew
 _MOST_ROWS = 20_000  # of a kernel that is worth its factorisation
 
 
@@ -42,12 +44,13 @@ class ADMMState:
     rho: float
     metric: Tensor  # (n,) how stiffly each sample's copy b_i is tied to A(z)_i, in units of ρ
     a: Stack  # the gauge's copy: sparse, low rank; the point that is returned
+    values: Tensor  # (P,) γ of its blocks
     prediction: Tensor  # A(a)
-    penalty: float  # γ(a)
     z: Stack  # the graph's copy
     y: Tensor  # A(z), with a free intercept if there is one
     s: Tensor  # the multiplier; Θ = −ρs estimates the dual solution
     u: Stack  # A*s
+    summed: bool  # whether prediction and u are sums of differences
     active: ActiveForward
     steps: int
     next_balance: int
@@ -73,8 +76,9 @@ class ADMM(Method[ADMMState]):
         return self if self.rho is None else replace(self, rho=self.rho * units.z**2 / units.value)
 
     def memory(self, program: Program[Any]) -> int:
-        n = program.operator.kernel_rows
-        return n * n * program.operator.dtype.itemsize + 7 * program.operator.stack_bytes
+        op = program.operator
+        n, single = op.kernel_rows, op.held_bytes // 2 + 4 * op.kernel_rows * op.p
+        return n * n * op.dtype.itemsize + 7 * op.stack_bytes + single
 
     def offer(self, task: Task) -> Offer:
         """A few factorisations of the kernel, then a prox, A, A* and a solve a step.  Gates that stay closed hold it up
@@ -105,21 +109,28 @@ class ADMM(Method[ADMMState]):
         rho = self.rho or _matched_ridge(program, solve, metric, prediction)
         solve = solve.at(rho / metric)
         s = loss.gradient(prediction) / -rho
-        penalty = float(program.gauge.value(a))
+        values, active = program.gauge.values(a), ActiveForward(op)
         return ADMMState(
-            solve, rho, metric, a, prediction, penalty, a, y, s, op.adjoint(s), ActiveForward(op), 0, self.first_balance
+            solve, rho, metric, a, values, prediction, a, y, s, op.adjoint(s), False, active, 0, self.first_balance
         )
 
     def step(self, program: Program[ProxGauge], state: ADMMState) -> ADMMState:
-        op, loss, solve = program.operator, program.loss, state.solve
+        loss, solve = program.loss, state.solve
         a, values, near = program.gauge.prox_near(state.z + state.u, program.beta / state.rho, state.near)
-        prediction, active = state.active.forward(a, values)
+        summed = solve.single and (state.steps + 1) % _ANEW != 0
+        operator = solve.operator if summed else program.operator
+        active = state.active if state.active.operator is operator else ActiveForward(operator)
+        if summed:
+            moved_by, active = active.forward((a - state.a).to(operator.dtype), values + state.values)
+            prediction = state.prediction + moved_by
+        else:
+            prediction, active = active.forward(a, values)
         if loss.quadratic:
             b = state.y
         else:
             b = loss.plain.prox(state.y - solve.ridge_times(state.s), 1 / state.metric.view_as(loss.weight))
         s = state.s + self.relaxation * solve(b - prediction)
-        u = op.adjoint(s)
+        u = state.u + operator.adjoint((s - state.s).to(operator.dtype)) if summed else operator.adjoint(s)
         z = torch.lerp(state.z, a, self.relaxation).add_(u).sub_(state.u)
         if loss.quadratic:
             y = loss.target - solve.ridge_times(s)
@@ -128,12 +139,13 @@ class ADMM(Method[ADMMState]):
         moved = replace(
             state,
             a=a,
+            values=values,
             prediction=prediction,
-            penalty=float(values.sum()),
             z=z,
             y=y,
             s=s,
             u=u,
+            summed=summed,
             active=active,
             steps=state.steps + 1,
             near=near,
@@ -156,7 +168,10 @@ class ADMM(Method[ADMMState]):
         return replace(new, solve=solve, rho=rho, metric=metric, s=s, u=u, next_balance=next_balance)
 
     def point(self, program: Program[ProxGauge], state: ADMMState) -> Point:
-        return Point(state.prediction, state.penalty, lambda: program.gauge.factorise(state.a))
+        prediction = state.prediction
+        if state.summed:
+            prediction, _ = ActiveForward(program.operator).forward(state.a, state.values)
+        return Point(prediction, float(state.values.sum()), lambda: program.gauge.factorise(state.a))
 
 
 def _matched_ridge(program: Program[ProxGauge], solve: KernelSolve, metric: Tensor, prediction: Tensor) -> float:

@@ -4,42 +4,72 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
-from scipy.linalg import get_lapack_funcs
+from numpy.typing import NDArray
+from scipy.linalg import get_blas_funcs, get_lapack_funcs
 from torch import Tensor
 
 from provenet import deadline
 from provenet.operators import Operator
+from provenet.space import Space
 
 _STRIP = 128
+_FEW, _CACHED = 4, 2**25  # columns that are solved for one by one, if a factor has no more bytes; one, if it has
+_MANY = 512  # rows: fewer are as quick in float64
+_SINGLE = 1e-5  # of the kernel's trace: solves with a smaller ridge would have lost too many of float32's digits
 
 
 class Kernel:
     """K, and the Cholesky factor of the diag(ridge) + K that was last solved with.
 
-    K lives in one triangle of an n × n array, the factor in the other, so that a new ridge needs no second kernel.
+    K lives in one triangle of an n × n array, the factor in the other, so that a new ridge needs no second kernel.  Both
+    are in float32 where rows are many, and solutions have few digits, until a ridge asks for more: then in float64.
     """
 
     def __init__(self, operator: Operator):
+        self._exact = operator
+        many = operator.kernel_rows >= _MANY
+        self._hold(operator.to(Space(operator.space.device, torch.float32)) if many else operator)
+
+    def _hold(self, operator: Operator) -> None:
         n = operator.kernel_rows
         deadline.need(0.5 * float(n) ** 2 * (operator.p + operator.n_gates))
-        kernel = operator.kernel()
-        self._array = kernel.numpy().T  # Fortran order, as LAPACK wants it: a symmetric matrix does not mind
-        self.diagonal = self._array.diagonal().copy()
+        self.operator = operator
+        self._array = operator.kernel().numpy().T  # Fortran order, as LAPACK wants it: a symmetric matrix does not mind
+        self.diagonal = self._array.diagonal().astype(np.float64)
         self._potrf, self._potrs = get_lapack_funcs(("potrf", "potrs"), (self._array,))
+        self._trsv = get_blas_funcs("trsv", (self._array,))
         self._ridge: Tensor | None = None  # of the factor
+
+    @property
+    def single(self) -> bool:
+        """Whether it is in float32."""
+        return self.operator is not self._exact
 
     def solve(self, ridge: Tensor, right: Tensor) -> Tensor:
         """(diag(ridge) + K)⁻¹ right, for ridge (rows,) and right (…, c), as many rows as K before its columns."""
         if self._ridge is None or not torch.equal(ridge, self._ridge):
             self._factor(ridge)
-        solution, _ = self._potrs(self._array, right.reshape(self._array.shape[0], -1).numpy(), lower=1)
-        return torch.from_numpy(np.ascontiguousarray(solution)).view(right.shape)
+        columns = right.reshape(self._array.shape[0], -1).numpy()
+        solution = self._solved(columns.astype(self._array.dtype, copy=False))
+        return torch.from_numpy(np.ascontiguousarray(solution, dtype=columns.dtype)).view(right.shape)
+
+    def _solved(self, columns: NDArray[Any]) -> NDArray[Any]:
+        """Few columns one by one, which is quicker than all at once while the factor stays in the cache."""
+        factor = self._array
+        if columns.shape[1] > (_FEW if factor.nbytes <= _CACHED else 1):
+            return np.asarray(self._potrs(factor, columns, lower=1)[0])
+        half = (self._trsv(factor, column, lower=1) for column in columns.T)
+        return np.stack([self._trsv(factor, column, lower=1, trans=1) for column in half], axis=1)
 
     def _factor(self, ridge: Tensor) -> None:
         """From the kept triangle."""
+        if self.single and not float(ridge.min()) >= _SINGLE * float(self.diagonal.sum()):
+            del self._array  # room for another
+            self._hold(self._exact)
         self._ridge = None
         array, n = self._array, self._array.shape[0]
         deadline.need(float(n) ** 3 / 3)
@@ -87,6 +117,16 @@ class KernelSolve:
         assert self.constant is not None
         column = self.kernel.solve(self.ridge, self.constant[:, None])[:, 0]
         return column / (self.constant @ column)
+
+    @property
+    def single(self) -> bool:
+        """Whether solutions have float32's digits, or some fewer."""
+        return self.kernel.single
+
+    @property
+    def operator(self) -> Operator:
+        """In the same precision."""
+        return self.kernel.operator
 
     def ridge_times(self, s: Tensor) -> Tensor:
         """diag(ridge) s."""

@@ -22,6 +22,7 @@ _BACKTRACKS = 8
 _RIDGE = 1e-5  # of the largest diagonal entry
 _TYPICAL = 1e-3  # of a typical curvature: where a loss has none of its own, it still ends
 _ENOUGH = 1e-6  # of the objective: a step that gains less is the last
+_BLOCKS = 4  # of a Hessian's rows
 _PIECES = 8  # of samples in a row, evenly spaced, where not all are looked at
 
 
@@ -30,16 +31,24 @@ def amplitudes(program: Program, here: Coordinates, directions: Factors, sizes: 
     here, directions = here.along(directions)
     now = _Sized(program, here, directions, sizes)
     for _ in range(_STEPS):
-        hessian = _hessian(program, here, directions, now.prediction)
-        hessian.diagonal().add_(_RIDGE * hessian.diagonal().max() + 1e-300)
-        target = nonnegative_quadratic(hessian, now.slope() - hessian @ now.sizes, now.sizes)
-        there = _towards(now, target)
+        there = _towards(now, _target(now))
         if there is None:
             break
         gained, now = now.value - there.value, there
         if gained <= _ENOUGH * abs(now.value) or deadline.over():
             break
     return now.sizes
+
+
+def _target(now: _Sized) -> Tensor:
+    """The sizes at which a quadratic model is least, of those neurons that are there or would grow."""
+    slope, target = now.slope(), torch.zeros_like(now.sizes)
+    some = torch.nonzero((now.sizes > 0) | (slope < 0)).flatten()
+    sizes, directions = now.sizes[some], now.directions.select(some)
+    hessian = _hessian(now.program, now.here, directions, now.prediction)
+    hessian.diagonal().add_(_RIDGE * hessian.diagonal().max() + 1e-300)
+    target[some] = nonnegative_quadratic(hessian, slope[some] - hessian @ sizes, sizes)
+    return target
 
 
 class _Sized:
@@ -100,12 +109,21 @@ def _of_shard(
         columns = here.alone(directions, piece).to(total.dtype)
         some = program.loss.some(piece).to(Space.of(total))
         where = prediction[piece].to(total.dtype)
-        bent = some.hessian_product(where, columns)
-        total.addmm_(columns.flatten(1), bent.flatten(1).T)
-        typical = (some.local_curvature(where) * some.sample_weight).view_as(some.weight)
-        total.diagonal().add_((columns.square() * typical).flatten(1).sum(1), alpha=_TYPICAL)
+        bent = some.hessian_product(where, columns).flatten(1)
+        typical = (some.local_curvature(where) * some.sample_weight).view_as(some.weight).expand_as(where).flatten()
+        columns = columns.flatten(1)
+        for block in _upper(directions.n_neurons):
+            total[block, block.start :].addmm_(columns[block], bent[block.start :].T)
+        total.diagonal().addmv_(columns.square(), typical, alpha=_TYPICAL)
     seen = sum(piece.stop - piece.start for piece in pieces)
-    return total.to(torch.float64).mul_(n / seen)
+    upper = total.triu().to(torch.float64).mul_(n / seen)
+    return upper + upper.triu(1).T
+
+
+def _upper(size: int) -> list[slice]:
+    """Rows of a symmetric matrix, a few blocks of them: what is left of each on the diagonal is known from others."""
+    each = -(-size // _BLOCKS)
+    return [slice(start, min(start + each, size)) for start in range(0, size, each)]
 
 
 def _spaced(own: slice, rows: int, pieces: int) -> list[slice]:

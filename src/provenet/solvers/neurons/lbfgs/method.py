@@ -55,7 +55,7 @@ _TOLD = ("age", "stuck", "exhausted", "seen")  # of a state, in its snapshot
 @dataclass(frozen=True)
 class LBFGSState:
     """scales (N, p + q): inverse curvatures, None where they are to be looked at.  stuck: no step was found.
-    exhausted: neither was a neuron to add.  seen: the objective at the last look."""
+    exhausted: neither was a neuron to add.  seen: the objective at the last look.  renewed: it added neurons."""
 
     here: Coordinates
     at: Spot
@@ -65,6 +65,7 @@ class LBFGSState:
     stuck: bool = False
     exhausted: bool = False
     seen: float = math.inf
+    renewed: bool = False
 
 
 @dataclass(frozen=True)
@@ -201,7 +202,7 @@ class LBFGS(Resumable[LBFGSState]):
     def look(self, program: Program, state: LBFGSState, gap: Gap) -> LBFGSState:
         value = state.at.value
         idle = state.seen - value <= _IDLE * abs(value)
-        state = replace(state, seen=value)
+        state = replace(state, seen=value, renewed=False)
         if state.here.dtype == torch.float32 and (gap.relative < _FINE or idle):
             state = self._finer(program, state)
         beyond = program.beta * (1 + min(_BEYOND, 0.1 * gap.relative))
@@ -240,7 +241,11 @@ class LBFGS(Resumable[LBFGSState]):
         before = int((kept < factors.n_neurons).sum())
         most = self._nothing(here, len(kept)).most
         pairs = state.pairs.carried(state.at.gradient.shape[1], kept[:before], len(kept) - before, most)
-        return replace(state, here=here, at=there, pairs=pairs, scales=None, stuck=False)
+        return replace(state, here=here, at=there, pairs=pairs, scales=None, stuck=False, renewed=True)
+
+    def renewed(self, state: LBFGSState) -> bool:
+        """At best sizes new neurons pull no harder than β, and neither, almost, do others: a better dual point."""
+        return state.renewed
 
     def finished(self, state: LBFGSState) -> bool:
         return state.exhausted
