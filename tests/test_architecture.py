@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import provenet
-from provenet.data.loading import load_dataset
+from provenet.data.loading import Columns, load_dataset
 
 ROOT = Path(__file__).parents[1]
 SOURCE = Path(provenet.__file__).parent
@@ -76,7 +76,7 @@ def test_the_way_of_one_sample_is_the_way_it_goes(tmp_path: Path) -> None:
     passed: set[str] = set()
 
     def fitted() -> Any:
-        data = load_dataset(tmp_path / "data.csv", ["y"])
+        data = load_dataset(tmp_path / "data.csv", Columns(["y"]))
         asked: dict[str, Any] = {"activation": "gated_relu", "gates": "gaussian", "n_gates": 20, "solver": "admm"}
         return provenet.ProvenClassifier(beta=0.5, fit_intercept=True, **asked).fit(data.X, data.y)
 

@@ -58,7 +58,7 @@ def test_flat_rows_are_read_as_tokens_and_the_model_remembers(run):
     np.savez("short.npz", X=X.reshape(24, 12)[:, :10], y=X[:, 0])
     short = run("predict", "flat", "short.npz")
     assert short.code == 2
-    assert "samples of 10 numbers cannot be read as 6 × 2 = 12" in short.err
+    assert "rows of 10 numbers cannot be read as 6 × 2 = 12" in short.err
 
 
 def test_images_from_a_table(run, tmp_path):
@@ -105,7 +105,7 @@ def test_a_path_of_tokens(run, tmp_path):
         (["--block", "poolformer"], "block poolformer does not take rows of 12 numbers"),
         (["--block", "cnn"], "--image"),
         (["--block", "poolformer", "--tokens", "5"], "rows of 12 numbers cannot be read as 5 tokens"),
-        (["--block", "cnn", "--image", "1x5x5"], "samples of 12 numbers cannot be read as 1 × 5 × 5 = 25"),
+        (["--block", "cnn", "--image", "1x5x5"], "rows of 12 numbers cannot be read as 1 × 5 × 5 = 25"),
         (["--block", "cnn", "--image", "big"], "'big' is not channels and sizes such as 1x28x28"),
         (["--block", "cnn", "--image", "1x3x4", "--set", "kernel=9"], "kernel"),
         (["--block", "cnn", "--tokens", "6"], "has no tokens"),

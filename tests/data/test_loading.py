@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from provenet.data.demo import digits, spiral
-from provenet.data.loading import Source, guess_task, load_dataset, load_like
+from provenet.data.loading import Columns, Source, guess_task, load_dataset, load_like
 from provenet.data.table import ColumnError
 
 
@@ -18,22 +18,22 @@ def flowers(tmp_path):
 
 
 def test_features_are_all_that_is_not_used_otherwise(flowers):
-    data = load_dataset(flowers, ["kind"], weight="count")
+    data = load_dataset(flowers, Columns(["kind"], weight="count"))
     assert data.source == Source(("width", "length"), ("kind",), "count")
     np.testing.assert_array_equal(data.X, [[1.5, 2], [2.5, 1], [0.5, 4]])
     assert data.y.tolist() == ["rose", "tulip", "rose"]
     np.testing.assert_array_equal(data.weight, [3, 1, 2])
-    assert load_dataset(flowers, ["-1"], drop=["0"]).source.features == ("length", "count")
-    assert load_dataset(flowers, ["kind"], features=["length"]).X.shape == (3, 1)
+    assert load_dataset(flowers, Columns(["-1"], drop=["0"])).source.features == ("length", "count")
+    assert load_dataset(flowers, Columns(["kind"], features=["length"])).X.shape == (3, 1)
 
 
 def test_several_targets_are_numbers(flowers):
-    data = load_dataset(flowers, ["width", "count"], features=["length"])
+    data = load_dataset(flowers, Columns(["width", "count"], features=["length"]))
     np.testing.assert_array_equal(data.y, [[1.5, 3], [2.5, 1], [0.5, 2]])
     with pytest.raises(ValueError, match="'rose' is not a number"):
-        load_dataset(flowers, ["width", "kind"], features=["length"])
+        load_dataset(flowers, Columns(["width", "kind"], features=["length"]))
     with pytest.raises(ValueError, match="'rose' is not a number"):
-        load_dataset(flowers, ["kind"], task="regression")
+        load_dataset(flowers, Columns(["kind"]), task="regression")
 
 
 @pytest.mark.parametrize(
@@ -48,29 +48,29 @@ def test_several_targets_are_numbers(flowers):
 )
 def test_wrong_columns(flowers, arguments, says):
     with pytest.raises(ColumnError, match=says):
-        load_dataset(flowers, **arguments)
+        load_dataset(flowers, Columns(**arguments))
 
 
 def test_npz(tmp_path):
     X, y = np.arange(6).reshape(3, 2), np.array(["a", "b", "a"])
     np.savez(tmp_path / "data.npz", X=X, y=y, w=np.ones(3), z=np.zeros(3))
-    data = load_dataset(tmp_path / "data.npz", weight="w")
+    data = load_dataset(tmp_path / "data.npz", Columns(weight="w"))
     np.testing.assert_array_equal(data.X, X)
     assert data.X.dtype == np.float64
     assert data.y.tolist() == ["a", "b", "a"]
-    assert load_dataset(tmp_path / "data.npz", ["z"]).y.tolist() == [0, 0, 0]
+    assert load_dataset(tmp_path / "data.npz", Columns(["z"])).y.tolist() == [0, 0, 0]
     np.testing.assert_array_equal(load_like(tmp_path / "data.npz", data.source, with_targets=True).y, y)
     with pytest.raises(ColumnError, match="no array 'v'; it has 'X', 'y', 'w', 'z'"):
-        load_dataset(tmp_path / "data.npz", ["v"])
+        load_dataset(tmp_path / "data.npz", Columns(["v"]))
     with pytest.raises(ColumnError, match="no columns to choose"):
-        load_dataset(tmp_path / "data.npz", drop=["0"])
+        load_dataset(tmp_path / "data.npz", Columns(drop=["0"]))
     np.savez(tmp_path / "flat.npz", X=np.ones(3), y=y)
     with pytest.raises(ValueError, match=r"shape \(3,\)"):
         load_dataset(tmp_path / "flat.npz")
 
 
 def test_new_files_are_read_like_the_old(flowers, tmp_path):
-    source = load_dataset(flowers, ["kind"], drop=["count"]).source
+    source = load_dataset(flowers, Columns(["kind"], drop=["count"])).source
     new = tmp_path / "new.csv"
     new.write_text("length,extra,width\n7,x,8\n")
     np.testing.assert_array_equal(load_like(new, source, with_targets=False).X, [[8, 7]])
@@ -114,21 +114,21 @@ def test_demo_data():
 def test_rows_are_read_as_tokens_or_images(tmp_path):
     X = np.arange(48, dtype=np.float32).reshape(4, 12)
     np.savez(tmp_path / "flat.npz", X=X, y=np.arange(4), mask=np.ones((4, 3)))
-    tokens = load_dataset(tmp_path / "flat.npz", tokens=3)
+    tokens = load_dataset(tmp_path / "flat.npz", sample=(3, -1))
     assert tokens.X.dtype == np.float32
     assert tokens.X[1].tolist() == X[1].reshape(3, 4).tolist()
     assert tokens.mask.shape == (4, 3)
-    image = load_dataset(tmp_path / "flat.npz", image=(1, 3, 4))
+    image = load_dataset(tmp_path / "flat.npz", sample=(1, 3, 4))
     assert image.X.shape == (4, 1, 3, 4)
     again = load_like(tmp_path / "flat.npz", image.source, with_targets=True, shape=(1, 3, 4))
     np.testing.assert_array_equal(again.X, image.X)
-    for wrong in ({"tokens": 5}, {"image": (1, 5, 5)}):
+    for wrong in ({"sample": (5, -1)}, {"sample": (1, 5, 5)}):
         with pytest.raises(ColumnError, match="cannot be read as"):
             load_dataset(tmp_path / "flat.npz", **wrong)
     np.savez(tmp_path / "deep.npz", X=X.reshape(4, 3, 4), y=np.arange(4))
-    assert load_dataset(tmp_path / "deep.npz", tokens=3).X.shape == (4, 3, 4)
+    assert load_dataset(tmp_path / "deep.npz", sample=(3, -1)).X.shape == (4, 3, 4)
     with pytest.raises(ColumnError, match="samples of shape 3 × 4 cannot be read as 6 tokens"):
-        load_dataset(tmp_path / "deep.npz", tokens=6)
+        load_dataset(tmp_path / "deep.npz", sample=(6, -1))
 
 
 def test_labels_of_tokens_are_classes():

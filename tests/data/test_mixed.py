@@ -12,7 +12,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 from provenet.data.cells import as_numbers, is_date, like_identifiers
-from provenet.data.loading import load_dataset
+from provenet.data.loading import Columns, load_dataset
 from provenet.data.mixed import Asked, Preparation
 from provenet.data.table import Table, read_table
 
@@ -116,7 +116,7 @@ def test_a_date_is_told_of_as_one(tmp_path: Path) -> None:
     (tmp_path / "dated.csv").write_text("when,y\n2024-01-31,1\n2024-02-01,2\n")
     for asked in (Asked(), BOTH):
         with pytest.raises(ValueError, match=r"'when', line 2: '2024-01-31' is a date; make numbers of it .*--drop"):
-            load_dataset(tmp_path / "dated.csv", ["y"], asked=asked)
+            load_dataset(tmp_path / "dated.csv", Columns(["y"]), asked=asked)
 
 
 def test_truths_are_numbers() -> None:
@@ -138,7 +138,7 @@ def test_identifiers() -> None:
 @pytest.mark.parametrize("first", ["Mazda,1,2\nFiat,3,4\n", "7,1,2\n3,3,4\n", "0,1,2\n1,3,4\n"])
 def test_a_first_column_without_a_name_is_the_name_of_a_row(first: str, tmp_path: Path) -> None:
     (tmp_path / "cars.csv").write_text(",a,y\n" + first)
-    data = load_dataset(tmp_path / "cars.csv", ["y"])
+    data = load_dataset(tmp_path / "cars.csv", Columns(["y"]))
     assert data.source.features == ("a",)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.lib import format as npy
 
-from provenet.data.loading import load_dataset
+from provenet.data.loading import Columns, load_dataset
 
 
 def header_of(shape: tuple[int, ...], dtype: str = "<f8") -> bytes:
@@ -45,18 +45,18 @@ def test_a_header_that_lies_is_refused_before_memory_is_taken(tmp_path, suffix):
     else:
         path.write_bytes(lie)
     with pytest.raises(ValueError, match="announces 35184372088832 bytes and has 64"):
-        load_dataset(path, [] if suffix == ".npz" else ["-1"])
+        load_dataset(path, Columns([] if suffix == ".npz" else ["-1"]))
 
 
 @pytest.mark.parametrize("name", ["data.csv", "data.npy", "data.npz", "data.parquet"])
 def test_pipes_and_links_to_devices_are_not_read(tmp_path, name):
     os.mkfifo(tmp_path / name)
     with pytest.raises(OSError, match="a pipe, not a file"):
-        load_dataset(tmp_path / name, ["-1"])
+        load_dataset(tmp_path / name, Columns(["-1"]))
     (tmp_path / name).unlink()
     (tmp_path / name).symlink_to("/dev/zero")
     with pytest.raises(OSError, match="a device, not a file"):
-        load_dataset(tmp_path / name, ["-1"])
+        load_dataset(tmp_path / name, Columns(["-1"]))
 
 
 def test_a_link_to_a_file_is_as_good_as_the_file(tmp_path):
@@ -69,4 +69,4 @@ def test_a_table_too_large_for_memory_is_not_read(tmp_path):
     with (tmp_path / "hole.csv").open("wb") as file:
         file.truncate(2**42)
     with pytest.raises(MemoryError, match=r"hole\.csv: reading it needs"):
-        load_dataset(tmp_path / "hole.csv", ["-1"])
+        load_dataset(tmp_path / "hole.csv", Columns(["-1"]))

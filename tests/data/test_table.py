@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from provenet.data.loading import load_dataset
+from provenet.data.loading import Columns, load_dataset
 from provenet.data.table import ColumnError, read_table
 
 
@@ -194,26 +194,26 @@ def test_decimal_commas_where_commas_do_not_part_fields(csv):
 
 def test_an_unnamed_first_column_of_row_numbers_is_no_feature(csv):
     path = csv(",a,y\n0,5,1\n1,7,2\n2,1,3\n")
-    assert load_dataset(path, ["y"]).source.features == ("a",)
-    assert load_dataset(path, ["y"], features=["unnamed", "a"]).X.shape == (3, 2)
-    assert load_dataset(csv(",a,y\n4,5,1\n4,7,2\n2,1,3\n"), ["y"]).source.features == ("unnamed", "a")
+    assert load_dataset(path, Columns(["y"])).source.features == ("a",)
+    assert load_dataset(path, Columns(["y"], features=["unnamed", "a"])).X.shape == (3, 2)
+    assert load_dataset(csv(",a,y\n4,5,1\n4,7,2\n2,1,3\n"), Columns(["y"])).source.features == ("unnamed", "a")
 
 
 def test_which_rows_and_columns_were_used_is_told(csv):
-    assert load_dataset(csv("a,b,y\n1,2,3\n4,5,6\n"), ["y"]).read == (
+    assert load_dataset(csv("a,b,y\n1,2,3\n4,5,6\n"), Columns(["y"])).read == (
         "2 rows (lines 2 to 3, with names), 2 features ('a', 'b'), target 'y'"
     )
-    assert "3 rows (lines 1 to 3, without names" in load_dataset(csv("1,2,3\n4,5,6\n7,8,9\n"), ["-1"]).read
+    assert "3 rows (lines 1 to 3, without names" in load_dataset(csv("1,2,3\n4,5,6\n7,8,9\n"), Columns(["-1"])).read
 
 
 def test_wide_files_are_read_in_linear_time(csv):
     width = 20_000
     text = "\n".join([",".join(f"g{i}" for i in range(width)), *[",".join(["1"] * width)] * 3])
     began = time.process_time()
-    assert load_dataset(csv(text), ["g7"]).X.shape == (3, width - 1)
+    assert load_dataset(csv(text), Columns(["g7"])).X.shape == (3, width - 1)
     assert time.process_time() - began < 4.0
 
 
 def test_standard_input(monkeypatch):
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"a,y\n1,2\n3,4\n5,6\n")))
-    assert load_dataset("-", ["y"]).X.tolist() == [[1.0], [3.0], [5.0]]
+    assert load_dataset("-", Columns(["y"])).X.tolist() == [[1.0], [3.0], [5.0]]

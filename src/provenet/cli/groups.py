@@ -21,7 +21,7 @@ from provenet.cli import blocks as b
 from provenet.cli import options as o
 from provenet.cli.console import warn
 from provenet.data.large import load_in_shards
-from provenet.data.loading import Dataset, load_dataset, split_rows
+from provenet.data.loading import Columns, Dataset, load_dataset, split_rows
 from provenet.data.mixed import Asked
 from provenet.data.table import ColumnError
 
@@ -50,28 +50,17 @@ class FromFile:
         def trained_on(n: int) -> NDArray[np.intp]:
             return np.arange(n) if holdout is None else split_rows(range(n), holdout, seed)[0]
 
-        size, asked = None if self.image is None else tuple(self.image.sizes), Asked(self.impute, self.one_hot)
+        columns = Columns(self.target, self.feature, self.drop, self.weight)
+        sample = (self.tokens, -1) if self.tokens is not None else None if self.image is None else self.image.sizes
+        asked = Asked(self.impute, self.one_hot)
         if limit is not None and self.data.suffix.lower() in (".npy", ".parquet") and self._large(limit):
             if any(asked):
                 raise ColumnError(
                     f"{self.data}: it is larger than memory; nothing is filled or encoded, prepare it first."
                 )
-            sample = (self.tokens, -1) if self.tokens is not None else size
-            columns = self.target, self.feature, self.drop, self.weight
-            return load_in_shards(self.data, *columns, task, sample)
-        data = load_dataset(
-            self.data,
-            self.target,
-            features=self.feature,
-            drop=self.drop,
-            weight=self.weight,
-            task=task,
-            header=self.header,
-            tokens=self.tokens,
-            image=size,
-            asked=asked,
-            fit_rows=trained_on,
-        )
+            return load_in_shards(self.data, columns, task, sample)
+        read: dict[str, Any] = {"task": task, "header": self.header, "sample": sample}
+        data = load_dataset(self.data, columns, **read, asked=asked, fit_rows=trained_on)
         for note in data.notes:
             warn(note)
         return data

@@ -20,6 +20,17 @@ _MOST_CLASSES = 20  # a column with more distinct whole numbers than this is tak
 
 
 @dataclass(frozen=True)
+class Columns:
+    """As a user calls them, by name or position: those to predict, and those to predict from, if none are named all but
+    the targets, the weights and those that are dropped.  Of an NPZ file ``targets`` is another key for y."""
+
+    targets: Sequence[str] = ()
+    features: Sequence[str] = ()
+    drop: Sequence[str] = ()
+    weight: str | None = None
+
+
+@dataclass(frozen=True)
 class Dataset:
     """X (n, …), an array or `Shards`, y (n,) or (n, …) or None, weight (n,) or None, where they stand in the file, mask
     (n, s) or None."""
@@ -77,63 +88,54 @@ def split_rows(y: Any, share: float, seed: int) -> tuple[NDArray[np.intp], NDArr
 
 def load_dataset(
     path: str | Path,
-    targets: Sequence[str] = (),
+    columns: Columns = Columns(),  # noqa: B008  # frozen
     *,
-    features: Sequence[str] = (),
-    drop: Sequence[str] = (),
-    weight: str | None = None,
     task: str = "auto",
     header: bool | None = None,
-    tokens: int | None = None,
-    image: Sequence[int] | None = None,
+    sample: Sequence[int] | None = None,
     asked: Asked = Asked(),  # noqa: B008  # a tuple
     fit_rows: Callable[[int], NDArray[np.intp]] = np.arange,
 ) -> Dataset:
     """A dataset to train on.
 
-    ``targets``: the columns to predict, by name or position.  ``features``: the columns to predict from, all others
-    but the targets, the ``weight`` column and those of ``drop`` if not given.  ``task``: "classification" keeps labels
-    as they are, "regression" reads numbers, "auto" reads what is there.  NPZ files hold arrays X and y, or another key
-    for y in ``targets``, and may hold a ``mask`` of tokens.  ``tokens``: read each row as so many tokens, one after the
-    other; ``image``: as an image of this shape (channels, …).  ``asked``: what may be done to columns that are not all
-    numbers; it is learnt of the rows that ``fit_rows`` names, of how many there are.  ColumnError for columns that are
-    not there and shapes that do not fit, ValueError for contents that are no data.
+    ``task``: "classification" keeps labels as they are, "regression" reads numbers, "auto" reads what is there.  NPZ
+    files hold arrays X and y, and may hold a ``mask`` of tokens.  ``sample``: the shape in which a row is read, of an
+    image (channels, …), or (tokens, -1) for so many, one after the other.  ``asked``: what may be done to columns that
+    are not all numbers; it is learnt of the rows that ``fit_rows`` names, of how many there are.  ColumnError for
+    columns that are not there and shapes that do not fit, ValueError for contents that are no data.
     """
     path = Path(path)
     if path.suffix.lower() == ".npz":
         if any(asked):
             raise ColumnError(f"{path}: an NPZ file has numbers only; nothing is filled or encoded.")
-        data = _load_npz(path, targets, weight, features, drop)
+        data = _load_npz(path, columns)
     else:
         table = read_table(path, header)
-        source = chosen_columns(table, targets, features, drop, weight)
+        source = chosen_columns(table, columns)
         if any(asked):
             prepared = Preparation.fit(table, source.features, asked, fit_rows(table.n_rows))
             source = replace(source, prepared=prepared)
         data = _from_table(table, source, task)
         data = replace(data, notes=(*data.notes, *_notes_of_identifiers(table, source.features)))
-    if tokens is not None:
-        return replace(data, X=_as_tokens(path, data.X, tokens))
-    return data if image is None else replace(data, X=_shaped(path, data.X, tuple(image)))
+    return data if sample is None else replace(data, X=_shaped(path, data.X, sample))
 
 
-def chosen_columns(
-    table: Table, targets: Sequence[str], features: Sequence[str], drop: Sequence[str], weight: str | None
-) -> Source:
+def chosen_columns(table: Table, columns: Columns) -> Source:
     """What a user calls these columns, as the table calls them."""
-    path = table.path
+    path, targets, weight = table.path, columns.targets, columns.weight
     if not targets:
         raise ColumnError(f"{path}: say which column to predict (--target NAME); it has {listed(table.columns)}.")
     named = [table.resolve(name) for name in targets]
     weighed = None if weight is None else table.resolve(weight)
-    dropped = [table.resolve(name) for name in drop]
+    dropped = [table.resolve(name) for name in columns.drop]
     for name in named:
         if named.count(name) > 1 or name in dropped:
             raise ColumnError(f"{path}: column {name!r} is to be predicted; name it once, and do not leave it out.")
     left_out = {*named, weighed, *dropped}
     if UNNAMED in table.columns and like_identifiers(table.columns[UNNAMED], fewest=1):
         left_out.add(UNNAMED)  # numbers or names of rows, as pandas and R write them, say nothing of a row
-    used = [table.resolve(name) for name in features] or [name for name in table.columns if name not in left_out]
+    used = [table.resolve(name) for name in columns.features]
+    used = used or [name for name in table.columns if name not in left_out]
     overlap = sorted(set(used) & {*named, weighed})
     if overlap:
         raise ColumnError(f"{path}: column {overlap[0]!r} cannot be a feature and a target or weight at once.")
@@ -245,13 +247,14 @@ def _counted(number: int, what: str) -> str:
     return f"{number} {what}" + ("" if number == 1 else "s")
 
 
-def _load_npz(path: Path, targets: Sequence[str], weight: str | None, *columns: Sequence[str]) -> Dataset:
-    if any(columns):
+def _load_npz(path: Path, columns: Columns) -> Dataset:
+    targets = columns.targets
+    if columns.features or columns.drop:
         raise ColumnError(f"{path}: an NPZ file has no columns to choose from; its X is used whole.")
     if len(targets) > 1:
         raise ColumnError(f"{path}: an NPZ file has one array of targets; give its key.")
     arrays = read_arrays(path)
-    return _from_arrays(path, arrays, Source(("X",), tuple(targets) or ("y",), weight))
+    return _from_arrays(path, arrays, Source(("X",), tuple(targets) or ("y",), columns.weight))
 
 
 def _from_arrays(path: Path, arrays: dict[str, NDArray[Any]], source: Source) -> Dataset:
@@ -272,25 +275,21 @@ def _from_arrays(path: Path, arrays: dict[str, NDArray[Any]], source: Source) ->
     return Dataset(X, y, weight, source, arrays.get("mask"), read=read)
 
 
-def _as_tokens(path: Path, X: NDArray[Any], tokens: int) -> NDArray[Any]:
-    """(n, s·d) → (n, s, d), tokens one after the other; (n, s, d) as it is."""
-    if X.ndim == 3 and X.shape[1] == tokens:
-        return X
-    if X.ndim != 2 or X.shape[1] % tokens:
-        what = f"rows of {X.shape[1]} numbers" if X.ndim == 2 else f"samples of shape {_times(X.shape[1:])}"
-        raise ColumnError(f"{path}: {what} cannot be read as {tokens} tokens of equal size.")
-    return X.reshape(len(X), tokens, -1)
+def _shaped(path: Path, X: NDArray[Any], sample: Sequence[int]) -> NDArray[Any]:
+    """(n, numbers) as samples of this shape; those that have it as they are."""
+    return X.reshape(len(X), *sample_shape(path, X.shape[1:], sample))
 
 
-def _shaped(path: Path, X: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """(n, numbers) → (n, *shape); samples that have this shape as they are."""
-    if X.shape[1:] == shape:
-        return X
-    if X.ndim != 2 or X.shape[1] != math.prod(shape):
-        raise ColumnError(
-            f"{path}: samples of {_times(X.shape[1:])} numbers cannot be read as {_times(shape)} = {math.prod(shape)}."
-        )
-    return X.reshape(len(X), *shape)
+def sample_shape(path: Path, found: Sequence[int], sample: Sequence[int]) -> tuple[int, ...]:
+    """The shape in which samples of shape ``found`` are read, -1 in ``sample`` standing for what is left."""
+    if len(found) == len(sample) and all(size in (-1, own) for size, own in zip(sample, found, strict=True)):
+        return tuple(found)
+    known, numbers = math.prod(size for size in sample if size > 0), math.prod(found)
+    if len(found) != 1 or numbers % known or (-1 not in sample and known != numbers):
+        what = f"rows of {numbers} numbers" if len(found) == 1 else f"samples of shape {_times(found)}"
+        asked = f"{sample[0]} tokens of equal size" if -1 in sample else f"{_times(sample)} = {known}"
+        raise ColumnError(f"{path}: {what} cannot be read as {asked}.")
+    return tuple(numbers // known if size < 0 else size for size in sample)
 
 
 def _times(sizes: Sequence[int]) -> str:
