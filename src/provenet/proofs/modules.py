@@ -28,6 +28,7 @@ from provenet.proofs.sharpen import sharpened
 from provenet.proofs.source import Chunks, Flattened, as_source, sample_shape
 from provenet.proofs.stream import Batch, Stream
 from provenet.proofs.streamed import OwnGates
+from provenet.ranks import current
 from provenet.scaling import Scaling
 from provenet.statement import Scope, Statement
 
@@ -55,6 +56,11 @@ def certify_module(
         raise ValueError(
             f"module: expected a torch module or a problem, got {type(module).__name__}; an estimator has its "
             "certificate in certificate_, and its module in network_."
+        )
+    if current() is not None:
+        raise ValueError(
+            "module: by itself it is judged on the rows of one process, outside of provenet.ranks.joined(); on those "
+            "of all pose the problem, and certify(problem, module)."
         )
     if loss is None or beta is None:
         raise ValueError("loss, beta: to certify a module both must be given, as they were in training.")
