@@ -91,7 +91,7 @@ def test_killed_in_the_middle_of_an_epoch(moment: int, whole: Any, slice_: Any, 
 
 @pytest.mark.parametrize("moment", [1, STEPS, 2 * STEPS + 1])
 def test_killed_before_and_after_gates_are_fixed(moment: int, slice_: Any, tmp_path: Path) -> None:
-    """With two neurons a gate a stage is a ReLU network for half of its epochs only; white coordinates go on."""
+    """With two neurons a gate a stage is a ReLU network for two of three epochs only; white coordinates go on."""
     layers = small_layers(epochs=EPOCHS, rank=2)[:1]
     model = estimator(certify=False).set_params(layers=layers)
     whole = fitted(clone(model), *slice_)

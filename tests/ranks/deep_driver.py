@@ -14,6 +14,7 @@ from sklearn.datasets import load_digits
 
 import provenet as pn
 from provenet import ranks
+from provenet.layerwise import inputs
 from provenet.layerwise.minibatch import Minibatches
 
 X, LABELS = load_digits(return_X_y=True)
@@ -62,9 +63,9 @@ def told(model: Any) -> dict[str, Any]:
 
 
 def fitted(group: ranks.Ranks | None, name: str, **more: Any) -> dict[str, Any]:
-    model, inputs, targets = CASES[name]
+    model, samples, targets = CASES[name]
     rows = rows_of(group)
-    return told(model.set_params(**more).fit(inputs[rows], targets[rows]))
+    return told(model.set_params(**more).fit(samples[rows], targets[rows]))
 
 
 def fit_all(group: ranks.Ranks | None, names: list[str], folder: Path) -> dict[str, Any]:
@@ -90,12 +91,14 @@ def at_step(moment: int, rank: int, number: signal.Signals) -> None:
 
 
 def killed(group: ranks.Ranks | None, names: list[str], folder: Path) -> dict[str, Any]:
-    """Two steps an epoch: in the second stage."""
+    """Two steps an epoch: in the second stage, whose features are in files."""
+    inputs._IN_MEMORY = 0
     at_step(9, 1, signal.SIGKILL)
     return fitted(group, "deep", checkpoint=folder / "run")
 
 
 def resumed(group: ranks.Ranks | None, names: list[str], folder: Path) -> dict[str, Any]:
+    inputs._IN_MEMORY = 0
     at_step(4, 0, signal.SIGKILL)  # of six of the second stage, one epoch is done
     return fitted(group, "deep", checkpoint=folder / "run", resume=True)
 
@@ -112,7 +115,7 @@ def refused(group: ranks.Ranks | None, names: list[str], folder: Path) -> dict[s
     rows, second = rows_of(group), group.rank == 1
     model, labels = CASES["deep"][0], LABELS[rows].astype(float)
     said = {}
-    for name, inputs, targets, more in (
+    for name, samples, targets, more in (
         ("labels", X[rows], np.where(second, np.nan, labels), {}),
         ("types", X[rows].astype(np.uint8) if second else X[rows], labels, {}),
         ("shapes", X[rows][:, :, second:], labels, {}),
@@ -121,7 +124,7 @@ def refused(group: ranks.Ranks | None, names: list[str], folder: Path) -> dict[s
     ):
         try:
             pn.LayerwiseClassifier(**model.get_params() | {"checkpoint": None, "resume": False} | more).fit(
-                inputs, targets
+                samples, targets
             )
         except (ValueError, OSError) as error:
             said[name] = f"{type(error).__name__}: {error}"

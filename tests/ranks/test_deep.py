@@ -109,6 +109,7 @@ def test_one_process_with_all_the_rows_proves_the_same(folder: Path, driver: Mod
 def test_a_killed_process_costs_the_epoch_and_nothing_else(folder: Path) -> None:
     """Two processes, one of which is killed in the second stage, then three, which would not live to train it all."""
     assert not (folder / "killed.json").exists()
+    assert not list((folder / "run" / "cache").iterdir())  # those who were killed have left theirs
     assert said(folder, "resumed") == said(folder, "two")["deep"]
 
 

@@ -16,6 +16,7 @@ from provenet import deadline, ranks
 from provenet.losses import LOSSES, Free, Shiftable, constant
 from provenet.losses.balance import is_balanced
 from provenet.losses.ranked import RankedLoss
+from provenet.polar import bounds
 from provenet.ranks import Partition, Ranks, Spread, shard_count
 from provenet.ranks.context import by_first, each_alone
 from provenet.ranks.tree import climbed, finished, nodes
@@ -93,6 +94,25 @@ def test_what_goes_wrong_in_one_process_is_raised(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(ValueError, match="it"):
             each_alone(lambda: 3)
         assert group.first_sends(b"abc") == b"abc"
+
+
+def test_a_module_by_itself_is_not_judged_on_some_rows() -> None:
+    with ranks.joined():
+        problem = pn.formulate("mlp", X, LABELS, loss="softmax", gates=3, beta=1.0)
+        module = pn.solve(problem, "lbfgs", tol=0.1).network()
+        with pytest.raises(ValueError, match=r"outside of provenet.ranks.joined\(\); on those of all pose"):
+            pn.certify(module, X, LABELS, loss="softmax", beta=1.0)
+        assert pn.certify(problem, module, tol=0.1).status == "certified"
+
+
+def test_a_polar_by_size_alone_is_of_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there is no time for A*Θ: if three others have as many rows, ‖A‖ and ‖Θ‖ are twice as large."""
+    program, theta = program_of(gates=4), torch.from_numpy(RNG.standard_normal((20, 2)))
+    alone = bounds._by_size(program.operator, program.gauge, theta).upper
+    assert bool((alone >= program.polar(theta).upper).all())
+    add = Spread.add
+    monkeypatch.setattr(Spread, "add", lambda self, parts: 4 * add(self, parts))
+    torch.testing.assert_close(bounds._by_size(program.operator, program.gauge, theta).upper, 4 * alone)
 
 
 def program_of(**settings: Any) -> Any:

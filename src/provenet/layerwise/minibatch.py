@@ -127,7 +127,7 @@ class Minibatches:
         return with_gates(network, self.layer, self.seed) if to_fix else network
 
     def _epoch(self, network: TwoLayer, optimiser: Optimiser, epoch: int) -> tuple[float, float]:
-        """One pass over all samples, in an order that seed and epoch decide: (mean loss, mean score)."""
+        """One pass over all samples, in an order that seed and epoch decide: (mean loss, score)."""
         assert self.layer.rate is not None
         n, shards = self.inputs.total, self.inputs.shards
         share = -(-self.recipe.batch // shards.count)  # of a batch, that each piece has
@@ -168,21 +168,21 @@ class Minibatches:
         if part.piece == 0:
             (part.decay * network.penalty()).backward()
         target = self.targets[torch.from_numpy(part.rows)].float()
-        loss, outputs = torch.zeros((), dtype=torch.float64), []
+        sums = torch.cat([torch.zeros(1, dtype=torch.float64), self.score.sums(target[:0], target[:0])])
         if len(target):  # of a last batch a piece may have none
-            x = self._seen(part)
+            x, said = self._seen(part), []
             size = together(network, x)
             for inputs, wanted in zip(x.split(size), target.split(size), strict=True):
-                outputs.append(network(inputs))
-                value = self.statement.make_loss(wanted, None).value(outputs[-1])
+                outputs = network(inputs)
+                value = self.statement.make_loss(wanted, None).value(outputs)
                 (value / part.of).backward()
-                loss += float(value.detach())
+                sums[0] += float(value.detach())
+                said.append(outputs.detach())
+            sums[1:] = self.score.sums(torch.cat(said), target)
         flat = [torch.zeros(w.numel()) if w.grad is None else w.grad.flatten() for w in weights]
         for weight in weights:
             weight.grad = None
-        said = torch.cat(outputs).detach() if outputs else target
-        told = torch.tensor([float(interrupted())])
-        return torch.cat([*flat, told]), torch.cat([loss[None], self.score.sums(said, target)])
+        return torch.cat([*flat, torch.tensor([float(interrupted())])]), sums
 
     def _seen(self, part: _Share) -> Tensor:
         if self.images is None:

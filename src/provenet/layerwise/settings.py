@@ -53,7 +53,9 @@ class LayerwiseSettings:
         None, "a folder in which the run is kept, epoch by epoch, so that it can be resumed"
     )
     resume: bool = setting(False, "goes on with the run in that folder, which must be of these settings and data")
-    cache: str | int = setting("16GB", "for features of frozen stages, in memory and in files; beyond, made anew")
+    cache: str | int = setting(
+        "16GB", "for features of frozen stages, in memory and in files, of all processes together; beyond, made anew"
+    )
     random_state: Any = setting(0, "for gates, first weights, orders and what is set aside")
     verbose: int = setting(0, "1 prints each epoch")
 

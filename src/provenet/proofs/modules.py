@@ -28,6 +28,7 @@ from provenet.proofs.source import Chunks, Flattened, as_source, sample_shape
 from provenet.proofs.stream import Batch, Stream
 from provenet.proofs.streamed import OwnGates
 from provenet.proofs.training import Training
+from provenet.ranks import current
 from provenet.scaling import Scaling
 
 _COPIES = 4  # of the samples, where their problem is posed and solved
@@ -39,6 +40,11 @@ def certify_module(module: Any, data: Any, training: Training, tol: float) -> Ce
         raise ValueError(
             f"module: expected a torch module or a problem, got {type(module).__name__}; an estimator has its "
             "certificate in certificate_, and its module in network_."
+        )
+    if current() is not None:
+        raise ValueError(
+            "module: by itself it is judged on the rows of one process, outside of provenet.ranks.joined(); on those "
+            "of all pose the problem, and certify(problem, module)."
         )
     outer = _unwrapped(module, training.layers is not None)
     scaling, inner = (Scaling.of(outer) if isinstance(outer, Standardised) else None), core(outer)
