@@ -44,9 +44,7 @@ class FeatureOperator(BoundedBySamples):
 
     def adjoint(self, residual: Tensor) -> Stack:
         slope = residual.T @ self.features.flatten(1)  # row by row; their transpose is read three times slower
-        cells, columns = (2, 0) if self.cells_first else (0, 2)
-        by_cell = slope.view(self.outputs, self.n_gates, self.cells, self.p)
-        return by_cell.permute(1, 3, cells, columns).reshape(self.stack_shape)
+        return as_stack(slope.view(self.outputs, self.n_gates, self.cells, self.p), self.cells_first)
 
     def forward_factors(self, factors: Factors) -> Tensor:
         if factors.n_neurons == 0:
@@ -146,6 +144,12 @@ class FeatureOperator(BoundedBySamples):
     def _reduced(self) -> tuple[Operator, Tensor] | None:
         basis = paying_span(self.features)
         return None if basis is None else (self._with(features=self.features @ basis, p=basis.shape[1]), basis)
+
+
+def as_stack(slope: Tensor, cells_first: bool) -> Stack:
+    """A*R (P, p, q) of Σ_i R_i ⊗ F_i, (c, P, a, p)."""
+    cells, columns = (2, 0) if cells_first else (0, 2)
+    return slope.permute(1, 3, cells, columns).flatten(2)
 
 
 def narrowed(

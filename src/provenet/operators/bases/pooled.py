@@ -20,7 +20,7 @@ from typing_extensions import Self
 from provenet import batches, deadline, memory
 from provenet.operators.bases.base import Operator
 from provenet.operators.bases.batched import BatchedOperator
-from provenet.operators.bases.features import FeatureOperator, narrowed
+from provenet.operators.bases.features import FeatureOperator, as_stack, narrowed
 from provenet.variable import Factors, Stack
 
 _KEEP_SHARE = 0.15  # of the free memory, for features above `batches.KEPT`
@@ -106,11 +106,11 @@ class PooledOperator(BatchedOperator):
     def adjoint(self, residual: Tensor) -> Stack:
         if self.kept is not None:
             return self.kept.adjoint(residual)
-        total = self.new_stack()
+        slope = self.space.zeros(self.outputs, self._feature_numbers)
         some = batches.slices(self.n, self._feature_numbers, batches.BLOCK, self.dtype.itemsize)
         for rows in deadline.paced(some):
-            total += self._on(self.features(rows)).adjoint(residual[rows])
-        return total
+            slope.addmm_(residual[rows].T, self.features(rows).flatten(1))
+        return as_stack(slope.view(self.outputs, self.n_gates, self.cells, self.p), self.cells_first)
 
     def forward_factors(self, factors: Factors) -> Tensor:
         return super().forward_factors(factors) if self.kept is None else self.kept.forward_factors(factors)
