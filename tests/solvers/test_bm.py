@@ -17,7 +17,7 @@ from provenet.solvers.neurons.bm import BM
 from provenet.solvers.neurons.descent import Plateau
 from provenet.solvers.neurons.first_order import FirstOrderBM
 from provenet.solvers.neurons.hessian import DenseModel, ProductModel
-from provenet.solvers.neurons.newton import NewtonSettings
+from provenet.solvers.neurons.newton import Damping, NewtonSettings, newton_step
 from provenet.solvers.neurons.place import compress, gaussian, gradient, place
 from provenet.solvers.solve import solve_quietly
 from provenet.solvers.status import Status
@@ -301,6 +301,16 @@ def test_best_amplitudes_drops_what_is_not_needed() -> None:
     there = best_amplitudes(program, at)
     assert there.value < at.value
     assert there.value == pytest.approx(float(program.objective_factors(exact)), rel=1e-6)
+
+
+@pytest.mark.parametrize("close", [False, True])
+def test_a_step_is_judged_by_where_its_best_amplitudes_lead(close: bool) -> None:
+    """Before, neurons that lift a step spoil it: its damping would stay large, and a run would creep."""
+    program = make_program()
+    at = best_amplitudes(program, place(program, gaussian(program, 2, 0.3, seed=0)))
+    move = newton_step(program, at, Damping(close=close), np.inf, NewtonSettings())
+    assert move.place.value < at.value
+    assert best_amplitudes(program, move.place).value == pytest.approx(move.place.value, rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -19,14 +19,16 @@ from provenet.cones.relaxation import remember, remembered
 
 _FACETS = 512  # of a cone, at most
 _WALKERS, _WALKS = 4, 60  # who look for them, times p, and how far each goes
-_FOUND = "facets"  # what is kept of them
+_FOUND = "facets"  # what is kept of them,
+_SPLIT = ("copy", "push", "pull")  # and of where a splitting ended: the next one begins there
 _LOOK, _STEPS = 50, 1_000  # steps between two bounds, and in all
 _SLOW = 0.03  # of the way to the goal: a look that gains less is the last one
 _WIDENED, _JOIN = (50, 100, 200), 48  # steps after which rows that are violated join, and how many
 _VIOLATED = 1e-6
 _BEYOND = 1.6  # over-relaxation
 _WEIGHT = 5.0  # of the splitting, for R of a peak of one
-_NUMBERS = 2**24  # of S in all gates of a batch
+_NUMBERS = 2**24  # of S in all gates of a batch, and of what is kept of it
+_WIDEST = _FACETS + len(_WIDENED) * _JOIN  # rows of a gate
 
 
 def doubly_bounded(cones: Table, G: Tensor, lower: Tensor, goal: Tensor) -> Tensor:
@@ -43,7 +45,8 @@ def doubly_bounded(cones: Table, G: Tensor, lower: Tensor, goal: Tensor) -> Tens
 
 def _facets(cones: Table) -> Tensor:
     """The numbers of rows of each cone that bound it, counted from one, (B, F): those met first on straight ways from
-    points inside.  Zeros fill up.  Cones that remember look for them once."""
+    points inside, or those that the last splitting had in the end.  Zeros fill up.  Cones that remember look for them
+    once."""
     index = None if cones.recall is None else cones.recall.note(_FOUND)
     if index is None or bool((index == 0).all(1).any()):
         index = _met_first(cones)
@@ -59,7 +62,7 @@ def _rows(cones: Table, index: Tensor) -> Tensor:
 
 
 def _met_first(cones: Table) -> Tensor:
-    """(B, `_FACETS`), as `_facets` has them."""
+    """(B, `_WIDEST`), as `_facets` has them."""
     met = torch.zeros_like(cones.signs)
     whole = [Part(cones.rows, *(cones.space.arange(count)[None] for count in cones.rows.shape))]
     generator = torch.Generator().manual_seed(0)
@@ -69,7 +72,7 @@ def _met_first(cones: Table) -> Tensor:
                 met[k, rows] = _walk(signs[:, None] * part.table, inside, generator)
     met = met * (cones.rows.abs().amax(1) > 0)
     count, index = met.topk(min(_FACETS, met.shape[1]), dim=1)
-    return pad((index + 1) * (count > 0), (0, _FACETS - index.shape[1]))
+    return pad((index + 1) * (count > 0), (0, _WIDEST - index.shape[1]))
 
 
 def _walk(K: Tensor, inside: Tensor, generator: torch.Generator) -> Tensor:
@@ -104,17 +107,43 @@ class _Split:
         self.push = torch.zeros_like(self.Z)
         self.pull = self.W = self.Z.new_zeros(B, 0, 0)
         self.index = index[:, :0]
-        self._join(index)
+        kept = self._kept(index.shape[1])
+        self.warm = self.Z.new_zeros(B, dtype=torch.bool) if kept is None else kept[0].abs().amax((1, 2)) > 0
+        if kept is not None:
+            self.Z = torch.where(self.warm[:, None, None], kept[0], self.Z)
+            self.push, self.pull, self.index = kept[1], kept[2], index
+        self._join(index[:, self.index.shape[1] :])
+
+    def _kept(self, facets: int) -> list[Tensor] | None:
+        """Z, push and pull as the last splitting of these gates left them; zeros of those that had none."""
+        notes = [] if self.cones.recall is None else [self.cones.recall.note(name) for name in _SPLIT]
+        found = [note for note in notes if note is not None]
+        return [*found[:2], found[2][:, :facets, :facets]] if len(found) == len(_SPLIT) else None
+
+    def keep(self) -> None:
+        """For the next time: rows that no pair of any weight has are left out, if others have."""
+        recall = self.cones.recall
+        if recall is None or recall.gates * _WIDEST**2 > _NUMBERS:
+            return
+        carried = self.pull.abs().amax(2) * (self.index > 0)
+        force, order = carried.sort(dim=1, descending=True)
+        index = torch.gather(self.index, 1, order) * ((force > 0) | (force[:, :1] == 0))
+        pull = torch.gather(self.pull, 1, order[:, :, None].expand_as(self.pull))
+        pull = torch.gather(pull, 2, order[:, None, :].expand_as(pull))
+        room = (0, _WIDEST - index.shape[1])
+        for name, values in zip(_SPLIT, (self.Z, self.push, pad(pull, room * 2)), strict=True):
+            recall.write(name, values)
+        recall.write(_FOUND, pad(index, room))
 
     def _join(self, more: Tensor) -> None:
         """These rows (B, F'), too."""
+        more = more[:, : _WIDEST - self.index.shape[1]]
         self.index = torch.cat([self.index, more], dim=1)
         self.K = _rows(self.cones, self.index).float()
         values, self.V = torch.linalg.eigh(torch.bmm(self.K.mT, self.K))
         self.stretch = 1 + values[:, :, None] * values[:, None, :]  # of U, in the basis V
         self.bare = (1 + values.square()).reciprocal()
-        room = (0, more.shape[1]) * 2
-        self.pull = pad(self.pull, room)
+        self.pull = pad(self.pull, (0, self.index.shape[1] - self.pull.shape[1]) * 2)
         old, self.W = self.W.shape[1], torch.bmm(torch.bmm(self.K, self.Z), self.K.mT).clamp_min(0)
         self.W[:, :old, :old] = torch.maximum(self.W[:, :old, :old], self.pull[:, :old, :old].clamp_min(0))
 
@@ -143,7 +172,7 @@ class _Split:
 
     def select(self, which: Tensor) -> None:
         self.cones = self.cones.restrict(which)
-        for name in ("R", "pulls", "Z", "push", "pull", "W", "index", "K", "V", "stretch", "bare"):
+        for name in ("R", "pulls", "Z", "push", "pull", "W", "index", "K", "V", "stretch", "bare", "warm"):
             setattr(self, name, getattr(self, name)[which])
 
     def widen(self) -> None:
@@ -177,8 +206,9 @@ def _split(cones: Table, index: Tensor, G: Tensor, lower: Tensor, goal: Tensor) 
         best[at], kept[at], weights[at] = bound[better], total[better], weight[better]
         joins = step in _WIDENED
         moves = before.isinf() | (before - best[going] > _SLOW * (before - wanted[going]))
-        more = (best[going] > wanted[going]) & (moves | (step <= max(_WIDENED)))
+        more = (best[going] > wanted[going]) & (moves | (~split.warm & (step <= max(_WIDENED))))
         going = going[more]
+        split.keep()
         if going.numel() == 0 or deadline.over():
             break
         split.select(more)

@@ -32,6 +32,11 @@ class Recall:
         self._kept: _Kept | None = None
         self._notes: dict[str, Tensor] = {}
 
+    @property
+    def gates(self) -> int:
+        """Of the whole memory."""
+        return self._gates
+
     def restrict(self, gates: Tensor) -> Recall:
         return Recall(self._gates, self._whole, gates if self._chosen is None else self._chosen[gates])
 

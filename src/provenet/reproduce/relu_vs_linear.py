@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import torch
 from matplotlib.figure import Figure
@@ -33,12 +34,12 @@ def run(run: Run) -> Findings:
     images = pictures(run, count // len(ten.X))
     if len(images.X_test) == 0:
         raise ValueError("data: there are no test images in it, and test losses are what this is about.")
-    data: list[tuple[Tensor, Tensor]] = []
+    made: list[_Planted] = []
 
     def at(beta: float) -> Piece:
-        if not data:  # only where something is left to do
-            data.append(whitened(images))
-        return _at(*data[0], beta, width, epochs)
+        if not made:  # only where something is left to do
+            made.append(_Planted.on(*whitened(images), width))
+        return _at(made[0], beta, epochs)
 
     said = f"{len(images.X)} of {images.name}, {width} neurons, {epochs} epochs"
     found = [run.piece(f"beta = {beta:g}, {said}", partial(at, beta)) for beta in betas]
@@ -68,15 +69,32 @@ def run(run: Run) -> Findings:
     return Findings((Table("Losses", columns, rows),), {"losses": _picture(betas, found)}, words, {"found": found})
 
 
-def _at(X: Tensor, X_test: Tensor, beta: float, width: int, epochs: int) -> Piece:
-    (n, d), draw = X.shape, torch.Generator().manual_seed(0)
-    inner, outer = kaiming((width, d), d, draw), kaiming((width, _OUTPUTS), width, draw)
-    Y, Y_test = ((part @ inner.T).clamp_min(0) @ outer for part in (X, X_test))
+class _Planted(NamedTuple):
+    """Whitened X (n, d), labels of a ReLU teacher, both for the test, too, and where students begin: first (1, N, n),
+    in the coordinates w = Xu, and second (1, N, c)."""
+
+    X: Tensor
+    X_test: Tensor
+    Y: Tensor
+    Y_test: Tensor
+    first: Tensor
+    second: Tensor
+
+    @staticmethod
+    def on(X: Tensor, X_test: Tensor, width: int) -> _Planted:
+        (n, d), draw = X.shape, torch.Generator().manual_seed(0)
+        inner, outer = kaiming((width, d), d, draw), kaiming((width, _OUTPUTS), width, draw)
+        Y, Y_test = ((part @ inner.T).clamp_min(0) @ outer for part in (X, X_test))
+        first, second = kaiming((1, width, n), n, draw), kaiming((1, width, _OUTPUTS), width, draw)
+        return _Planted(X, X_test, Y, Y_test, first, second)
+
+
+def _at(planted: _Planted, beta: float, epochs: int) -> Piece:
+    X, X_test, Y, Y_test, first, second = planted
     linear = formulate("mlp", X, Y, "linear", loss="squared", beta=beta, fit_intercept=False)
     solved = solve(linear, tol=1e-6)
     weights = solved.network().state_dict()
     flat = weights["first"].double().T @ weights["second"].double()
-    first, second = kaiming((1, width, n), n, draw), kaiming((1, width, _OUTPUTS), width, draw)
     recipe = Recipe(epochs, rate=1e-2, momentum=0.95, decay=0.5, patience=20)
     made = descend(None, Y, None, first, second, torch.tensor([beta], dtype=torch.float64), recipe)
     u, v = made.first[0] @ X, made.second[0]

@@ -8,11 +8,12 @@ matters.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from provenet import batches
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,7 @@ class Trained:
 
 _BETTER = 1e-4  # a new best is better by this share, as in torch
 _ASLEEP = 2.0**-40  # of the first rate: all epochs that are left would not change the eleventh digit
-Slopes = Callable[[Tensor], tuple[Tensor, Tensor]]
-"""Of the residual (B, n, q): the loss's gradients by first and second layers."""
+_CACHED = 2**20  # bytes of weights worked on at a time, so that a step's many small operations find them near
 
 
 @torch.no_grad()
@@ -61,17 +61,20 @@ def descend(
     of a gate side by side; None: ReLU.  X None: X = I, which all whitened data are in coordinates of their own, where
     descent takes the same steps.
     """
-    outputs = _relu(X) if opened is None else _gated(X, opened)
+    network = _ReLU(X) if opened is None else _Gated(X, opened)
     u, v = first.clone(), second.clone()
     speed_u, speed_v = torch.zeros_like(u), torch.zeros_like(v)
+    spans = batches.slices(u.shape[1], u.shape[0] * u.shape[2], _CACHED) if network.apart else [slice(None)]
+    parts = [[weights[:, span] for weights in (u, v, speed_u, speed_v)] for span in spans]
     weight = beta.view(-1, 1, 1)
     rate = torch.full_like(beta, recipe.rate)
     best, waited = torch.full_like(beta, torch.inf), torch.zeros_like(beta)
     kept, at, every = [], [], max(recipe.epochs // looks, 1)
     for epoch in range(recipe.epochs + 1):
-        said, slopes = outputs(u, v)
-        residual = said - Y
-        squares = _squares(u) + _squares(v)
+        residual, squares = -Y.expand(len(u), *Y.shape), _squares(v)
+        for some_u, some_v, _, _ in parts:
+            residual = residual + network.outputs(some_u, some_v)
+            squares = squares + _squares(some_u)
         value = 0.5 * residual.square().sum((1, 2)) + 0.5 * beta * squares
         ends = epoch == recipe.epochs or bool((rate <= _ASLEEP * recipe.rate).all())
         if epoch % every == 0 or ends:
@@ -83,12 +86,13 @@ def descend(
         best, waited = torch.where(better, value, best), torch.where(better, 0, waited + 1)
         tired = waited > recipe.patience
         rate, waited = torch.where(tired, rate * recipe.decay, rate), torch.where(tired, 0, waited)
-        slope_u, slope_v = slopes(residual)
         step = (rate / recipe.mean).view(-1, 1, 1)
-        speed_u.mul_(recipe.momentum).add_(slope_u).addcmul_(weight, u)
-        speed_v.mul_(recipe.momentum).add_(slope_v).addcmul_(weight, v)
-        u.addcmul_(step, speed_u, value=-1)
-        v.addcmul_(step, speed_v, value=-1)
+        for some_u, some_v, speed_u, speed_v in parts:
+            slope_u, slope_v = network.slopes(some_u, some_v, residual)
+            speed_u.mul_(recipe.momentum).add_(slope_u).addcmul_(weight, some_u)
+            speed_v.mul_(recipe.momentum).add_(slope_v).addcmul_(weight, some_v)
+            some_u.addcmul_(step, speed_u, value=-1)
+            some_v.addcmul_(step, speed_v, value=-1)
     return Trained(u, v, torch.stack(kept, 1), torch.tensor(at))
 
 
@@ -97,37 +101,48 @@ def _squares(weights: Tensor) -> Tensor:
     return torch.linalg.vector_norm(weights, dim=(1, 2)).square()
 
 
-def _relu(X: Tensor | None) -> Callable[[Tensor, Tensor], tuple[Tensor, Slopes]]:
-    """Outputs (B, n, q) of ReLU networks, and the way back."""
+class _ReLU:
+    """Outputs (B, n, q) of neurons u (B, N, p), v (B, N, q); and of the residual (B, n, q) the loss's gradients by
+    both."""
 
-    def outputs(u: Tensor, v: Tensor) -> tuple[Tensor, Slopes]:
-        hidden = (u if X is None else u @ X.T).clamp_min(0)  # (B, N, n)
+    apart = True  # neurons need not be looked at together
 
-        def slopes(residual: Tensor) -> tuple[Tensor, Tensor]:
-            by_hidden = (v @ residual.transpose(1, 2)).masked_fill_(hidden == 0, 0)
-            return by_hidden if X is None else by_hidden @ X, hidden @ residual
+    def __init__(self, X: Tensor | None):
+        self.X = X
 
-        return hidden.transpose(1, 2) @ v, slopes
+    def _hidden(self, u: Tensor) -> Tensor:
+        return (u if self.X is None else u @ self.X.T).clamp_min(0)  # (B, N, n)
 
-    return outputs
+    def outputs(self, u: Tensor, v: Tensor) -> Tensor:
+        return self._hidden(u).transpose(1, 2) @ v
+
+    def slopes(self, u: Tensor, v: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = self._hidden(u)
+        by_hidden = (v @ residual.transpose(1, 2)).masked_fill_(hidden == 0, 0)
+        return by_hidden if self.X is None else by_hidden @ self.X, hidden @ residual
 
 
-def _gated(X: Tensor | None, opened: Tensor) -> Callable[[Tensor, Tensor], tuple[Tensor, Slopes]]:
+class _Gated:
     """The same with fixed gates: Σ_k D_k X Z_k with Z_k = U_kᵀV_k (p, q), of all neurons behind gate k."""
-    rows = torch.eye(opened.shape[1], dtype=opened.dtype) if X is None else X
-    (B, n, P), p = opened.shape, rows.shape[1]
-    features = (opened[..., None] * rows[:, None, :]).reshape(B, n, P * p)
 
-    def outputs(u: Tensor, v: Tensor) -> tuple[Tensor, Slopes]:
-        each_u, each_v = u.view(B, P, -1, p, 1), v.view(B, P, -1, 1, v.shape[2])
+    apart = False
 
-        def slopes(residual: Tensor) -> tuple[Tensor, Tensor]:
-            pull = (features.transpose(1, 2) @ residual).view(B, P, 1, p, -1)
-            return (pull * each_v).sum(4).view_as(u), (pull * each_u).sum(3).view_as(v)
+    def __init__(self, X: Tensor | None, opened: Tensor):
+        rows = torch.eye(opened.shape[1], dtype=opened.dtype) if X is None else X
+        (B, n, P), p = opened.shape, rows.shape[1]
+        self.features, self.shape = (opened[..., None] * rows[:, None, :]).reshape(B, n, P * p), (B, P, -1, p)
 
-        return features @ (each_u * each_v).sum(2).view(B, P * p, -1), slopes
+    def _each(self, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+        return u.view(*self.shape, 1), v.view(*self.shape[:3], 1, v.shape[2])
 
-    return outputs
+    def outputs(self, u: Tensor, v: Tensor) -> Tensor:
+        each_u, each_v = self._each(u, v)
+        return self.features @ (each_u * each_v).sum(2).view(len(u), -1, v.shape[2])
+
+    def slopes(self, u: Tensor, v: Tensor, residual: Tensor) -> tuple[Tensor, Tensor]:
+        (B, P, _, p), (each_u, each_v) = self.shape, self._each(u, v)
+        pull = (self.features.transpose(1, 2) @ residual).view(B, P, 1, p, -1)
+        return (pull * each_v).sum(4).view_as(u), (pull * each_u).sum(3).view_as(v)
 
 
 def kaiming(shape: tuple[int, ...], fan: int, generator: torch.Generator) -> Tensor:
