@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+_BLOCKS = 4  # of a symmetric matrix's rows
 _EXPONENT = 1000  # powers of two up to this one, and their inverses, are numbers with all digits
 
 
@@ -38,3 +39,14 @@ def times_power_of_two(values: Tensor, exponent: Tensor | int) -> Tensor:
     mended it took 2^exponent in float32, where there is none beyond 2¹²⁷."""
     power = exponent.cpu().numpy().astype(np.int32) if isinstance(exponent, Tensor) else exponent
     return torch.as_tensor(np.ldexp(values.detach().cpu().numpy(), power), device=values.device)
+
+
+def symmetric_product(rows: Tensor, others: Tensor) -> Tensor:
+    """rows·othersᵀ (N, N), known to be symmetric: little more than half of it is multiplied, the rest mirrored."""
+    size = len(rows)
+    each = max(-(-size // _BLOCKS), 1)
+    product = rows.new_zeros(size, size)
+    for start in range(0, size, each):
+        torch.mm(rows[start : start + each], others[start:].T, out=product[start : start + each, start:])
+    product.triu_()
+    return product + product.triu(1).T

@@ -17,6 +17,7 @@ from provenet.solvers.cones.faces import Walls
 from provenet.solvers.neurons.hessian import coupling
 from provenet.solvers.neurons.place import Place
 from provenet.variable import Factors
+from provenet.vectors import symmetric_product
 
 _SAME = 1e-9  # singular values of unit rows below this come from a row counted twice
 _NUMBERS = 2**25  # in the Jacobian along the faces,
@@ -39,7 +40,7 @@ class FaceModel:
         self._coupling = coupling(program, at)
         jacobian, moved = self._jacobian(program, at)
         bent = program.loss.hessian_product(at.prediction, jacobian.view(-1, *at.prediction.shape)).flatten(1)
-        self._matrix = jacobian @ bent.T
+        self._matrix = symmetric_product(jacobian, bent)
         self._matrix.diagonal().add_(program.beta)
         self._slope = self._along(slope + program.beta * self.lift) + bent @ moved.flatten()
         self._bent = self._along(self._couple(self.lift))

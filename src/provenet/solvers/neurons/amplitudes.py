@@ -14,6 +14,7 @@ from provenet import deadline
 from provenet.problem import Program
 from provenet.solvers.neurons.place import Place, place
 from provenet.variable import Factors
+from provenet.vectors import symmetric_product
 
 _STEPS = 6
 _BACKTRACKS = 12
@@ -48,7 +49,7 @@ def _newton(program: Program, columns: Tensor, amplitude: Tensor) -> Tensor:
     for _ in range(_STEPS):
         prediction = torch.tensordot(amplitude, columns, 1)
         slope = flat @ program.loss.gradient(prediction).flatten() + program.beta
-        hessian = flat @ program.loss.hessian_product(prediction, columns).flatten(1).T
+        hessian = symmetric_product(flat, program.loss.hessian_product(prediction, columns).flatten(1))
         hessian.diagonal().add_(_RIDGE * hessian.diagonal().max() + 1e-300)
         target = nonnegative_quadratic(hessian, slope - hessian @ amplitude, amplitude)
         length = 1.0

@@ -16,13 +16,13 @@ from provenet.solvers.neurons.amplitudes import nonnegative_quadratic
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates
 from provenet.space import Space
 from provenet.variable import Factors
+from provenet.vectors import symmetric_product
 
 _STEPS = 3
 _BACKTRACKS = 8
 _RIDGE = 1e-5  # of the largest diagonal entry
 _TYPICAL = 1e-3  # of a typical curvature: where a loss has none of its own, it still ends
 _ENOUGH = 1e-6  # of the objective: a step that gains less is the last
-_BLOCKS = 4  # of a Hessian's rows
 _PIECES = 8  # of samples in a row, evenly spaced, where not all are looked at
 
 
@@ -112,18 +112,10 @@ def _of_shard(
         bent = some.hessian_product(where, columns).flatten(1)
         typical = (some.local_curvature(where) * some.sample_weight).view_as(some.weight).expand_as(where).flatten()
         columns = columns.flatten(1)
-        for block in _upper(directions.n_neurons):
-            total[block, block.start :].addmm_(columns[block], bent[block.start :].T)
+        total += symmetric_product(columns, bent)
         total.diagonal().addmv_(columns.square(), typical, alpha=_TYPICAL)
     seen = sum(piece.stop - piece.start for piece in pieces)
-    upper = total.triu().to(torch.float64).mul_(n / seen)
-    return upper + upper.triu(1).T
-
-
-def _upper(size: int) -> list[slice]:
-    """Rows of a symmetric matrix, a few blocks of them: what is left of each on the diagonal is known from others."""
-    each = -(-size // _BLOCKS)
-    return [slice(start, min(start + each, size)) for start in range(0, size, each)]
+    return total.to(torch.float64).mul_(n / seen)
 
 
 def _spaced(own: slice, rows: int, pieces: int) -> list[slice]:
