@@ -202,6 +202,13 @@ def test_a_run_with_other_settings_is_not_resumed(slice_: Any, tmp_path: Path) -
         fitted(estimator(resume=True), X, y)
 
 
+def test_a_run_of_one_process_is_not_that_of_several(slice_: Any, tmp_path: Path) -> None:
+    """Their batches and sums are others."""
+    model = fitted(estimator(checkpoint=tmp_path / "run", certify=False), *slice_)
+    with pn.ranks.joined(), pytest.raises(ValueError, match="torchrun was None, now 'rows in 8 pieces'"):
+        fitted(clone(model).set_params(resume=True), *slice_)
+
+
 def test_a_damaged_checkpoint_is_named(slice_: Any, tmp_path: Path) -> None:
     model = fitted(estimator(checkpoint=tmp_path / "run", certify=False), *slice_)
     path = tmp_path / "run" / "stage-2.safetensors"
