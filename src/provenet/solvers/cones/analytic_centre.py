@@ -33,7 +33,7 @@ class AnalyticCentre(CuttingPlane):
     """As `CuttingPlane`, which is quicker; its level plays no part."""
 
     name = "analytic_centre"
-    needs = (CONES, SQUARED, SEPARATE)
+    needs = (CONES, SQUARED, SEPARATE)  # type: ignore[assignment]
 
     def _query(self, program: Program[ConeGauge], state: CuttingPlaneState) -> Tensor:
         own = program.loss.gradient(state.model.prediction)

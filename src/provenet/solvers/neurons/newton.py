@@ -136,8 +136,8 @@ def _last_digits(program: Program, at: Place, slope: Tensor, model: Model, dampi
 
 
 def _best(program: Program, factors: Factors, step: Tensor) -> Place:
-    """With its best amplitudes: a step is judged by where it leads in the end.  Neurons that lift it cost more than they
-    are worth until then, and the damping would stay far too large."""
+    """With its best amplitudes: a step is judged by where it leads in the end.  Until then neurons that lift it cost
+    more than they are worth, and the damping would stay far too large."""
     best = min(_candidates(program, factors, step), key=lambda candidate: candidate.value)
     return best_amplitudes(program, best)
 
