@@ -37,8 +37,10 @@ class PoolFormer(TokenRows):
     ----------
     d, c, readout, **neurons
         As in `FNO`.
-    grid, window
+    grid
         As in `provenet.PoolFormer`.
+    window
+        As there.
     """
 
     kind = Neighbourhood
