@@ -63,7 +63,9 @@ class Softmax(Shiftable):
     def hessian_product(self, prediction: Tensor, direction: Tensor) -> Tensor:
         p = torch.softmax(prediction, dim=-1)
         weighted = (self.weight * p) * direction
-        total = weighted @ torch.ones_like(p[..., :1, :]).transpose(-1, -2)  # of short rows: many times quicker than a sum
+        total = weighted @ torch.ones_like(p[..., :1, :]).transpose(
+            -1, -2
+        )  # of short rows: many times quicker than a sum
         return torch.addcmul(weighted, p, total, value=-1)
 
     def local_curvature(self, prediction: Tensor) -> Tensor:
