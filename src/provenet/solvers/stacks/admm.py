@@ -25,15 +25,17 @@ from provenet.solvers.loop import Method, Point
 from provenet.solvers.needs import KERNEL, PROX, UNPAID
 from provenet.solvers.offers import Offer, Task
 from provenet.solvers.stacks.active import ActiveForward
-from provenet.solvers.stacks.kernel import KernelSolve
+from provenet.solvers.stacks.kernel import KernelSolve, pays
 from provenet.solvers.stacks.scale import gradient_curvature
 from provenet.variable import Factors, Stack
 
 _FACTORISATIONS = 4  # until ρ has settled
 _PROX = 3e6  # work of a loss's prox that is found by Newton's steps, for each output, however few rows
 _READ = 16  # a factor of the kernel is read, entry by entry, as slowly as so many products
+_SINGLE = 0.5, 8  # in float32: so much of the work, and of the products
+_LEAST = 10  # steps a digit, however easy: ρ has to settle
 _FREE, _FREE_LABELS = 1.6, 2.2  # times as many steps with a free intercept, and where the loss is of labels;
-_ENTRY, _COUPLED = 2e3, 1e4  # then its prox takes so much for each entry of a prediction, of one output and of several
+_ENTRY = 2e3  # of a prediction: what a prox of labels takes
 _ANEW = 20  # steps after which what was added up is made anew
 _MOST_ROWS = 20_000  # of a kernel that is worth its factorisation
 
@@ -88,13 +90,15 @@ class ADMM(Method[ADMMState]):
         setup = 0.5 * rows**2 * op.n_gates * min(op.p, 1 + op.p / op.n_gates) + _FACTORISATIONS * rows**3 / 12
         steps = (12 if loss.quadratic else 17) * task.decades * max(task.hardship, 1.0) ** 1.3
         steps *= (1 + task.crowding) ** 0.6 * (op.q / op.p) ** 0.4
+        steps = max(steps, _LEAST * task.decades) if pays(op) else steps
         c, labels = op.output_shape[-1], not loss.quadratic and loss.kink is None
-        prox = _PROX * (1 + c) if labels else 0.0
+        prox = _PROX * (1 + c) + _ENTRY * rows * c if labels else 0.0
         if loss.free:
             steps *= _FREE_LABELS if labels else _FREE
-            prox += rows * c * (_COUPLED if c > 1 else _ENTRY) if labels else 0.0
-        step = 2 * task.product + task.prox + rows**2 * (c + _READ) + prox
-        return Offer(self.memory(task.program), setup, step, steps, rows <= _MOST_ROWS and not task.only_neurons)
+        share, read = _SINGLE if pays(op) else (1.0, _READ)
+        step = share * (2 * task.product + rows**2 * (c + read)) + task.prox + prox
+        starts = rows <= _MOST_ROWS and not task.only_neurons
+        return Offer(self.memory(task.program), share * setup, step, steps, starts)
 
     def ends(self, program: Program[Any]) -> bool:
         return False  # its last digits may take very long

@@ -64,7 +64,7 @@ class APG(Method[APGState]):
 
     def offer(self, task: Task) -> Offer:
         """A and A* on the gates in use, now and then a step once more, and all gates at each look.  Few steps where
-        there are many rows for each weight, whatever β is; it crawls where curvature is far from even.  Norms other
+        there are many rows for each weight, whatever β and noise are; it crawls where curvature is far from even.  Norms other
         than weight decay's have nothing else to finish."""
         op, loss, crowding = task.program.operator, task.program.loss, task.open_crowding
         bent = 1 + crowding**2 / (5 if loss.quadratic else 100)
@@ -72,7 +72,8 @@ class APG(Method[APGState]):
         hard = task.hardship ** (0.75 if task.hardship < 1 else 0.5 * min(task.crowding, 1.0))
         if op.n_gates == 1 and op.gated_rows is not None:
             each *= 0.5  # the curvature of X alone
-        steps = each * task.width**0.35 * task.decades * hard * task.noise
+        noise = task.noise ** (min(1.0, crowding**2) if task.noise > 1 else 1.0)
+        steps = each * task.width**0.35 * task.decades * hard * noise
         used = min(1.0, _WORKING * task.open_share)
         step = (2 * used + 2 / self.check_every) * task.product + used * task.prox + _CALLS + task.intercept
         if loss.free and not loss.quadratic:

@@ -22,6 +22,11 @@ _MANY = 512  # rows: fewer are as quick in float64
 _SINGLE = 1e-5  # of the kernel's trace: solves with a smaller ridge would have lost too many of float32's digits
 
 
+def pays(operator: Operator) -> bool:
+    """Whether float32 does."""
+    return operator.kernel_rows >= _MANY
+
+
 class Kernel:
     """K, and the Cholesky factor of the diag(ridge) + K that was last solved with.
 
@@ -31,8 +36,7 @@ class Kernel:
 
     def __init__(self, operator: Operator):
         self._exact = operator
-        many = operator.kernel_rows >= _MANY
-        self._hold(operator.to(Space(operator.space.device, torch.float32)) if many else operator)
+        self._hold(operator.to(Space(operator.space.device, torch.float32)) if pays(operator) else operator)
 
     def _hold(self, operator: Operator) -> None:
         n = operator.kernel_rows

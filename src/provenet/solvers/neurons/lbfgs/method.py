@@ -113,7 +113,7 @@ class LBFGS(Resumable[LBFGSState]):
         look = 2 * task.product + self._join_work(task.program)
         small = min(task.hardship, 1.0)
         hard = task.hardship ** (0.85 if task.hardship < 1 else 1.5)
-        steps = 25 * task.decades**1.3 * hard * task.noise**2 * task.width**0.25
+        steps = 22 * task.decades**1.3 * hard * task.noise**2 * task.width**0.25
         if loss.quadratic or task.width > 1:
             steps *= 1 + task.open_crowding * small
         if loss.kink is not None:
