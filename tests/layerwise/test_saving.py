@@ -84,6 +84,9 @@ def test_the_command(digits: Any, tmp_path: Path) -> None:
     assert told["stages"][0]["score"] > 0.5
     model = pn.load(out)
     assert model.score(X[150:200], y[150:200]) == told["test"]
+    answer = CliRunner().invoke(app, ["predict", str(out), str(data), "--proba", "--json"])
+    assert json.loads(answer.stdout)["prediction"] == model.predict(X[:150]).tolist()
+    np.testing.assert_allclose(json.loads(answer.stdout)["p(0)"], model.predict_proba(X[:150])[:, 0], atol=1e-6)
     answer = layerwise(data, "-o", out, *settings)
     assert answer.exit_code == 1
     assert "holds a run" in answer.stderr

@@ -7,9 +7,11 @@ from typing import Any
 
 from provenet.cli.blocks import check_mask
 from provenet.cli.console import warn
+from provenet.data.arrays import read_arrays
 from provenet.data.loading import Dataset, Source, load_like
 from provenet.data.table import ColumnError
-from provenet.io import SavedModel, load_model
+from provenet.io import SavedModel, load, load_model
+from provenet.layerwise.base import Layerwise
 
 
 def load_estimator(folder: Path) -> Any:
@@ -17,6 +19,22 @@ def load_estimator(folder: Path) -> Any:
     if estimator is None:
         raise ValueError(f"{folder}: it holds a network without an estimator; load it in Python with provenet.load.")
     return estimator
+
+
+def load_whole(folder: Path) -> Any:
+    """The estimator in a folder, or a deep one of stages."""
+    whole = load(folder)
+    return whole if isinstance(whole, Layerwise) else load_estimator(folder)
+
+
+def samples_in(path: Path) -> Any:
+    """X of an NPZ file, as deep networks read it."""
+    if path.suffix.lower() != ".npz":
+        raise ValueError(f"{path}: a deep network reads its samples from an NPZ file, as X.")
+    held = read_arrays(path)
+    if "X" not in held:
+        raise ValueError(f"{path}: X is missing; it holds {', '.join(held)}.")
+    return held["X"]
 
 
 def source_of(model: SavedModel, estimator: Any, path: Path) -> Source:

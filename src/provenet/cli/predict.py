@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from provenet.cli import options as o
 from provenet.cli.console import as_csv, print_json, say
-from provenet.cli.models import load_estimator, load_for, source_of
+from provenet.cli.models import load_for, load_whole, samples_in, source_of
 from provenet.files import write_atomically
+from provenet.layerwise.base import Layerwise
 
 _WRITTEN = (".csv", ".txt", ".npy")
 
@@ -29,7 +30,7 @@ def predict(
     header: o.Header = None,
     json: o.Json = False,
 ) -> None:
-    """Predict with a saved model, from the columns it was fitted with.
+    """Predict with a saved model, from the columns it was fitted with; a deep one reads X of an NPZ file.
 
     Example: provenet predict iris new-flowers.csv --out species.csv
     """
@@ -38,15 +39,15 @@ def predict(
             f"{out.suffix or 'a file without an ending'} is not written; choose {' or '.join(_WRITTEN)}.",
             param_hint="--out",
         )
-    estimator = load_estimator(folder)
+    estimator = load_whole(folder)
     if proba and not hasattr(estimator, "predict_proba"):
         raise typer.BadParameter("a regression has no probabilities.", param_hint="--proba")
-    source = source_of(estimator.saved_, estimator, data)
-    samples = load_for(estimator.saved_, data, source, with_targets=False, header=header)
-    answers = np.asarray(estimator.predict(samples.X, mask=samples.mask))
-    columns = _named_columns(answers, source.targets)
+    deep = isinstance(estimator, Layerwise)
+    X, more, names = (samples_in(data), {}, ()) if deep else _read(estimator, data, header)
+    answers = np.asarray(estimator.predict(X, **more))
+    columns = _named_columns(answers, names)
     if proba:
-        columns |= _chances(estimator.predict_proba(samples.X, mask=samples.mask), estimator.classes_)
+        columns |= _chances(estimator.predict_proba(X, **more), estimator.classes_)
     if out is not None:
         _write(out, columns, answers if not proba else np.column_stack(list(columns.values())))
     if json:
@@ -54,7 +55,14 @@ def predict(
     elif out is None:
         sys.stdout.write(_csv(columns))
     else:
-        say(f"{len(samples.X)} predictions  {out}")
+        say(f"{len(X)} predictions  {out}")
+
+
+def _read(estimator: Any, data: Path, header: bool | None) -> tuple[Any, dict[str, Any], tuple[str, ...]]:
+    """Samples as the estimator takes them, what goes with them, and what its targets are called."""
+    source = source_of(estimator.saved_, estimator, data)
+    samples = load_for(estimator.saved_, data, source, with_targets=False, header=header)
+    return samples.X, {"mask": samples.mask}, source.targets
 
 
 def _named_columns(answers: NDArray[Any], targets: tuple[str, ...]) -> dict[str, NDArray[Any]]:

@@ -110,7 +110,10 @@ def load_model(folder: Folder) -> tuple[SavedModel, ProvenEstimator | None]:
     path = Path(folder)
     header, tensors, certificate = _read(path)
     if "deep" in header:
-        raise ValueError(f"{path}: it is a deep network, of stages with problems of their own; use provenet.load.")
+        raise ValueError(
+            f"{path}: it is a deep network, of stages with problems and certificates of their own; "
+            "use provenet.load, or provenet predict or export."
+        )
     both: tuple[SavedModel, ProvenEstimator | None] = _understood(path, _single, header, tensors, certificate)
     return both
 
