@@ -44,7 +44,7 @@ def test_few_rows_are_not_rounded():
     assert not KernelSolve.of(_problem(n=100).program.operator).single
 
 
-@pytest.mark.parametrize("loss, outputs", [("squared", 1), ("huber", 2), ("softmax", 2)])
+@pytest.mark.parametrize(("loss", "outputs"), [("squared", 1), ("huber", 2), ("softmax", 2)])
 def test_sums_of_rounded_differences_end_where_exact_steps_do(loss, outputs, monkeypatch):
     """Far below float32's digits, in about as many steps, and with sums that are what they should be."""
     problem = _problem(loss, outputs)

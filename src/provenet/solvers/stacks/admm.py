@@ -6,8 +6,9 @@ Projecting onto the graph {(z, A z)} takes one factorisation of κW⁻¹ + K, K 
 After each projection the scaled multipliers are u = A*s and v = −κW⁻¹s for one s of the predictions' size.  A step is:
 one prox of the gauge, one A on its (sparse) result, one solve, one A*.  A quadratic loss needs no copy b: it joins
 the projection.  Products and solves are of differences between two steps, in float32 where the ridge allows, and added
-up in float64: their errors are relative to a step, and go as steps do.  A free intercept is one more unknown of the graph, b = A(z) + 1cᵀ, so that 1ᵀs = 0.  Samples are
-weighted in the metric too, so that a weight of two is a sample repeated.
+up in float64: their errors are relative to a step, and go as steps do.  A free intercept is one more unknown of the
+graph, b = A(z) + 1cᵀ, so that 1ᵀs = 0.  Samples are weighted in the metric too, so that a weight of two is a sample
+repeated.
 """
 
 from __future__ import annotations

@@ -64,8 +64,8 @@ class APG(Method[APGState]):
 
     def offer(self, task: Task) -> Offer:
         """A and A* on the gates in use, now and then a step once more, and all gates at each look.  Few steps where
-        there are many rows for each weight, whatever β and noise are; it crawls where curvature is far from even.  Norms other
-        than weight decay's have nothing else to finish."""
+        there are many rows for each weight, whatever β and noise are; it crawls where curvature is far from even.
+        Norms other than weight decay's have nothing else to finish."""
         op, loss, crowding = task.program.operator, task.program.loss, task.open_crowding
         bent = 1 + crowding**2 / (5 if loss.quadratic else 100)
         each = 24 + 70 * min(1.0, (8 * crowding * task.width) ** 0.5) * bent

@@ -30,8 +30,9 @@ def pays(operator: Operator) -> bool:
 class Kernel:
     """K, and the Cholesky factor of the diag(ridge) + K that was last solved with.
 
-    K lives in one triangle of an n × n array, the factor in the other, so that a new ridge needs no second kernel.  Both
-    are in float32 where rows are many, and solutions have few digits, until a ridge asks for more: then in float64.
+    K lives in one triangle of an n × n array, the factor in the other, so that a new ridge needs no second kernel.
+    Both are in float32 where rows are many, and solutions have few digits, until a ridge asks for more: then in
+    float64.
     """
 
     def __init__(self, operator: Operator):
