@@ -21,7 +21,7 @@ from provenet.cli.inputs import Missing, check_inputs
 COMMANDS = {
     "demo": "Fit a spiral and handwritten digits to a proven optimum, and leave a report of each to look at.",
     "fit": "Train a network to a proven optimum; write it, its certificate and a report into a folder.",
-    "predict": "Predict with a saved model, from the columns it was fitted with.",
+    "predict": "Predict with a saved model, from the columns it was fitted with; a deep one reads X of an NPZ file.",
     "certify": "Compute the certificate of a saved model, or of a network trained elsewhere; exit with 1 if it does "
     "not hold.",
     "path": "Solve at many values of beta, each from the last; write path.csv, path.json and a report with pictures.",

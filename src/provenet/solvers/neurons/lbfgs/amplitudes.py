@@ -113,7 +113,7 @@ def _of_shard(
         typical = (some.local_curvature(where) * some.sample_weight).view_as(some.weight).expand_as(where).flatten()
         columns = columns.flatten(1)
         total += symmetric_product(columns, bent)
-        total.diagonal().addmv_(columns.square(), typical, alpha=_TYPICAL)
+        total.diagonal().addmv_(columns.square(), typical.to(total.dtype), alpha=_TYPICAL)
     seen = sum(piece.stop - piece.start for piece in pieces)
     return total.to(torch.float64).mul_(n / seen)
 
