@@ -59,6 +59,13 @@ def test_commas_of_numbers_part_no_fields(csv):
     assert list(read_table(csv("text,n\ngood; bad,1\nfine,2\n")).columns) == ["text", "n"]
 
 
+@pytest.mark.parametrize("inside", ["|", ";"])
+def test_commas_part_fields_that_hold_other_marks(csv, inside):
+    """As often in every line as the commas, which are of no numbers."""
+    table = read_table(csv(f"id{inside}part,x,y\nA{inside}1,2.5,3\nB{inside}2,4,5\nC{inside}9,6,7\n"))
+    assert list(table.columns) == [f"id{inside}part", "x", "y"]
+
+
 def test_a_column_behind_the_last_delimiter_is_one_where_it_holds_something(csv):
     with pytest.raises(ValueError, match="no name for column 2, counted from 0; give it one"):
         read_table(csv("a,b,\n1,2,\n3,4,5\n"))

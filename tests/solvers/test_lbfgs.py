@@ -270,3 +270,13 @@ def test_masks_are_kept_for_the_gates_they_are_of() -> None:
         assert torch.allclose(prediction, fresh.forward_factors(factors))
         for ours, theirs in zip(back(residual), fresh.adjoint_factors(residual, factors), strict=True):
             assert torch.allclose(ours, theirs)
+
+
+@pytest.mark.parametrize("share", [0.98, 0.99, 0.999])
+def test_a_start_of_which_nobody_stays(share: float) -> None:
+    """Next to β_max sizes of neurons that are far too large fall to zero, and none would grow."""
+    rng = np.random.default_rng(0)
+    problem = pn.formulate("mlp", rng.standard_normal((300, 6)), rng.standard_normal((300, 1)), gates=10, beta=1.0)
+    start = pn.solve(problem, "lbfgs", tol=1e-6).factors.scaled(10.0)
+    problem = problem.with_beta(share * problem.beta_max)
+    assert pn.solve(problem, "lbfgs", tol=1e-6, start=start).certificate.holds(1e-6)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.exceptions import ConvergenceWarning
 
 import provenet as pn
 from provenet import deadline
@@ -15,7 +16,7 @@ from provenet.problem import Program
 from provenet.solvers.loop import Limits, Run, run
 from provenet.solvers.neurons.lbfgs import fewer
 from provenet.solvers.neurons.lbfgs.fewer import from_fewer
-from provenet.solvers.neurons.lbfgs.method import LBFGS
+from provenet.solvers.neurons.lbfgs.method import LBFGS, LBFGSState
 from provenet.solvers.snapshot import current, snapshots
 from provenet.solvers.status import Status
 
@@ -54,8 +55,9 @@ class Seen(list[tuple[Program, Limits]]):
 def test_it_is_near_the_optimum_of_all(weighted: bool) -> None:
     problem = posed(weighted=weighted)
     program = problem.program
-    start = from_fewer(LBFGS(), program)
-    assert start is not None
+    done = from_fewer(LBFGS(), program)
+    assert done is not None
+    start = done.factors
     assert start.n_neurons > 0
     best = pn.solve(problem, "admm", tol=1e-6).certificate
     least, none = best.primal / problem.units.value, float(program.objective_factors(program.nobody))
@@ -110,12 +112,12 @@ def test_a_class_that_fewer_samples_do_not_have(monkeypatch: pytest.MonkeyPatch)
     problem = pn.formulate("mlp", X, labels, loss="softmax", gates=8, fit_intercept="free")
     problem = problem.with_beta(0.05 * problem.beta_max)
     seen = Seen(monkeypatch)
-    start = from_fewer(LBFGS(), problem.program)
+    done = from_fewer(LBFGS(), problem.program)
     loss = seen[0][0].loss
     assert loss.free
     assert float(loss.target[:, 3].sum()) == 0
-    assert start is not None
-    assert bool(start.left.isfinite().all())
+    assert done is not None
+    assert bool(done.factors.left.isfinite().all())
     assert pn.solve(problem, LBFGS(), tol=1e-4).certificate.holds(1e-4)
 
 
@@ -151,3 +153,21 @@ def test_one_gate_offers_many_neurons() -> None:
     assert done.status is Status.SOLVED
     assert done.factors.n_neurons >= 5
     assert done.steps <= 40
+
+
+def test_what_it_had_is_kept_by_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, real, steps = posed(), LBFGS.step, list[int]()
+
+    def interrupted(method: LBFGS, program: Program, state: LBFGSState) -> LBFGSState:
+        steps.append(program.operator.output_shape[0])
+        if len(steps) == 10:
+            raise KeyboardInterrupt
+        return real(method, program, state)
+
+    monkeypatch.setattr(LBFGS, "step", interrupted)
+    with pytest.warns(ConvergenceWarning):
+        solution = pn.solve(problem, LBFGS(), tol=1e-5)
+    assert solution.status is Status.INTERRUPTED
+    assert steps == [200] * 10 + [800]  # the last one is none
+    nothing = float(problem.program.objective_factors(problem.program.nobody)) * problem.units.value
+    assert solution.certificate.primal < 0.9 * nothing

@@ -48,8 +48,11 @@ def _facets(cones: Table) -> Tensor:
     points inside, or those that the last splitting had in the end.  Zeros fill up.  Cones that remember look for them
     once."""
     index = None if cones.recall is None else cones.recall.note(_FOUND)
-    if index is None or bool((index == 0).all(1).any()):
-        index = _met_first(cones)
+    blank = cones.signs.new_zeros(len(cones.signs), _WIDEST, dtype=torch.long)
+    index = blank if index is None else index.clone()
+    new = torch.nonzero((index == 0).all(1)).flatten()  # others keep theirs, to which multipliers belong
+    if new.numel():
+        index[new] = _met_first(cones.restrict(new))
         if cones.recall is not None and not deadline.over():
             cones.recall.write(_FOUND, index)
     return index[:, : max(int((index > 0).sum(1).max()), 1)]

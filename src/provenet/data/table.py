@@ -316,12 +316,15 @@ def _from_matrix(path: Path, matrix: NDArray[Any]) -> Table:
 
 
 def _delimiter(text: str) -> str:
-    """What parts fields: what every line has as often, for numbers may have commas of their own; else what the first
-    line has most of."""
+    """What parts fields: what every line has as often; commas that all are as well, unless they are those of numbers;
+    else what the first line has most of."""
     lines = (_QUOTED.sub("", line) for line in io.StringIO(text) if line.strip())
     first, *others = list(islice(lines, _LOOKED_AT)) or [""]
     even = [own for own in _DELIMITERS if own in first and all(line.count(own) == first.count(own) for line in others)]
-    return even[-1] if others and even else max(_DELIMITERS, key=first.count)
+    if not others or not even:
+        return max(_DELIMITERS, key=first.count)
+    with_commas = [field for line in others for field in line.split(even[-1]) if "," in field]
+    return "," if "," in even and not all(map(_DECIMAL_COMMA.match, with_commas)) else even[-1]
 
 
 def listed(names: Iterable[str], most: int = 12) -> str:

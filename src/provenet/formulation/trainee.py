@@ -11,12 +11,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from provenet import deadline
 from provenet.blocks import OnData
 from provenet.formulation.by_hand import ByHand
 from provenet.gates.sight import Slopes
 from provenet.losses import Loss
 from provenet.problem import Units
 from provenet.variable import Factors
+
+_NARROWING = 5e10  # multiply-adds, beyond which it is no longer a moment
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,8 @@ class BlockTrainee:
 
     def narrowed(self) -> tuple[BlockTrainee, Callable[[Tensor], Tensor]]:
         X, block = self.on.X.to(torch.float64), self.on.block
-        if not block.plain or X.shape[1] <= len(X):
+        work = 2.0 * len(X) ** 2 * X.shape[1]  # of the basis
+        if not block.plain or X.shape[1] <= len(X) or work > _NARROWING or not deadline.affords(work):
             return self, lambda first: first
         basis, corner = torch.linalg.qr(X.T)  # (d, n) and (n, n): the samples are cornerᵀ in coordinates of their span
         on = block.on(corner.T.contiguous(), self.on.outputs, self.on.readout)

@@ -135,8 +135,8 @@ def _tried(work: Callable[[], T]) -> tuple[T | None, Exception | None]:
 def _told(error: Exception | None) -> list[str] | None:
     if error is None:
         return None
-    kinds = (each.__name__ for each in type(error).__mro__ if each.__module__ == "builtins")
-    return [next(kinds), str(error)]
+    kinds = (each for each in type(error).__mro__ if each.__module__ == "builtins")
+    return [next(each.__name__ for each in kinds if not issubclass(each, UnicodeError)), str(error)]
 
 
 def _error(told: list[str]) -> Exception:

@@ -44,6 +44,8 @@ def _target(now: _Sized) -> Tensor:
     """The sizes at which a quadratic model is least, of those neurons that are there or would grow."""
     slope, target = now.slope(), torch.zeros_like(now.sizes)
     some = torch.nonzero((now.sizes > 0) | (slope < 0)).flatten()
+    if some.numel() == 0:  # nobody is there, and none would grow
+        return target
     sizes, directions = now.sizes[some], now.directions.select(some)
     hessian = _hessian(now.program, now.here, directions, now.prediction)
     hessian.diagonal().add_(_RIDGE * hessian.diagonal().max() + 1e-300)

@@ -14,10 +14,8 @@ import torch
 
 from provenet import deadline
 from provenet.problem import Program
-from provenet.solvers.loop import Limits, Method, run
+from provenet.solvers.loop import Limits, Method, Run, run
 from provenet.solvers.snapshot import no_snapshots
-from provenet.solvers.status import Status
-from provenet.variable import Factors
 
 _PARTS = 4  # one sample in so many; of these, again
 _LEAST = 2_500  # samples: fewer say too little,
@@ -26,8 +24,8 @@ _ROUGHLY = 3e-2  # the gap to which they are fitted: their optimum is no nearer 
 _SHARE = 0.3  # of the time that is left
 
 
-def from_fewer(method: Method[Any], program: Program) -> Factors | None:
-    """Neurons fitted to some of the samples, by the method itself; None where these would be too few."""
+def from_fewer(method: Method[Any], program: Program) -> Run | None:
+    """The method's own run on some of the samples; None where these would be too few."""
     op = program.operator
     few = op.output_shape[0] // _PARTS
     if few < max(_LEAST, _EACH_OUTPUT * op.output_shape[-1]) or op.shards.spread or op.in_shards:
@@ -42,7 +40,4 @@ def from_fewer(method: Method[Any], program: Program) -> Factors | None:
     left = deadline.left()
     limits = Limits(_ROUGHLY, max_seconds=None if left == math.inf else _SHARE * left)
     with no_snapshots():
-        done = run(method, small, limits)
-    if done.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
-    return done.factors
+        return run(method, small, limits)

@@ -32,6 +32,7 @@ from provenet.solvers.neurons.lbfgs.scales import inverse_scales
 from provenet.solvers.neurons.lbfgs.search import wolfe_step
 from provenet.solvers.neurons.place import compress
 from provenet.solvers.offers import Offer, Task
+from provenet.solvers.status import Status
 from provenet.variable import Factors
 from provenet.vectors import unit
 
@@ -55,7 +56,8 @@ _TOLD = ("age", "stuck", "exhausted", "seen")  # of a state, in its snapshot
 @dataclass(frozen=True)
 class LBFGSState:
     """scales (N, p + q): inverse curvatures, None where they are to be looked at.  stuck: no step was found.
-    exhausted: neither was a neuron to add.  seen: the objective at the last look.  renewed: it added neurons."""
+    exhausted: neither was a neuron to add.  seen: the objective at the last look.  renewed: it added neurons.
+    interrupted: Ctrl-C came in the start from fewer samples."""
 
     here: Coordinates
     at: Spot
@@ -66,6 +68,7 @@ class LBFGSState:
     exhausted: bool = False
     seen: float = math.inf
     renewed: bool = False
+    interrupted: bool = False
 
 
 @dataclass(frozen=True)
@@ -147,8 +150,10 @@ class LBFGS(Resumable[LBFGSState]):
 
     def init(self, program: Program, start: Factors | None) -> LBFGSState:
         dtype = torch.float32 if self.single else torch.float64
-        start = from_fewer(self, program) if start is None else start
-        return self._begun(program, Coordinates.of(program, dtype), start or program.nobody)
+        fewer = from_fewer(self, program) if start is None else None
+        start = start if fewer is None else fewer.factors
+        begun = self._begun(program, Coordinates.of(program, dtype), start or program.nobody)
+        return replace(begun, interrupted=fewer is not None and fewer.status is Status.INTERRUPTED)
 
     def _begun(self, program: Program, here: Coordinates, factors: Factors) -> LBFGSState:
         here = here.opened(factors.gate)
@@ -187,6 +192,8 @@ class LBFGS(Resumable[LBFGSState]):
         return LBFGSState(here, at, pairs, tensors.get("scales"), **numbers)
 
     def step(self, program: Program, state: LBFGSState) -> LBFGSState:
+        if state.interrupted:  # by now the loop has seen what the start had found
+            raise KeyboardInterrupt
         if state.stuck or state.at.factors.n_neurons == 0:
             return replace(state, stuck=True)  # until the next look
         here, at, scales, age = state.here, state.at, state.scales, state.age
