@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trust import repeats
+from trust import oracle, repeats
 from trust.figures import FIGURES
 from trust.forks import told_by
 from trust.records import tried
@@ -27,6 +27,13 @@ def test_nothing_is_wrong(name: str, tmp_path: Path) -> None:
     with figure.ready(tmp_path) as attempt:
         seen = [tried(attempt, case) for case in range(1, 1 + figure.small)]
     assert [each.wrong for each in seen if each.wrong is not None] == []
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("case", [618, 2493, 3114])
+def test_neurons_in_the_corners_of_their_cones(case: int) -> None:
+    """Every first layer in a corner: a Newton step has no column of one."""
+    assert tried(oracle.attempt, case).wrong is None
 
 
 def test_two_processes_find_the_same_bits() -> None:

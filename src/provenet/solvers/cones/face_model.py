@@ -81,7 +81,8 @@ class FaceModel:
         j, w = torch.nonzero(self._kept, as_tuple=True)
         jacobian = at.prediction.new_empty(len(j), at.prediction.numel())
         first, second = (torch.nonzero(side).flatten() for side in (w < p, w >= p))
-        for mine in first.split(batches.count(2 * at.prediction.numel(), batches.BLOCK)):
+        parts = first.split(batches.count(2 * at.prediction.numel(), batches.BLOCK)) if len(first) else ()
+        for mine in parts:  # none where every first layer is in a corner of its cone
             own = j[mine]
             turned = Factors(self._turn[own, :p, w[mine]].contiguous(), factors.right[own], factors.gate[own])
             jacobian[mine] = op.alone(turned, slice(0, len(at.prediction))).flatten(1)

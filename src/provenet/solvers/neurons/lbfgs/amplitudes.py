@@ -28,6 +28,8 @@ _PIECES = 8  # of samples in a row, evenly spaced, where not all are looked at
 
 def amplitudes(program: Program, here: Coordinates, directions: Factors, sizes: Tensor) -> Tensor:
     """Sizes (N,) ≥ 0 with no larger objective than those given, for neurons of unit layers."""
+    if directions.n_neurons == 0:
+        return sizes
     here, directions = here.along(directions)
     now = _Sized(program, here, directions, sizes)
     for _ in range(_STEPS):
