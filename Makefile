@@ -15,7 +15,7 @@ INSTALL := $(PIP) install --quiet -c constraints.txt --no-build-isolation torch=
 SETTINGS := pyproject.toml constraints.txt
 export MPLBACKEND := Agg
 
-.PHONY: demo test test-other-cpu bench trust docs wheel lint format clean
+.PHONY: demo test test-other-cpu bench compared trust docs wheel lint format clean
 
 demo: $(VENV)/.ready
 	$(BIN)/provenet demo
@@ -31,7 +31,11 @@ NUMERICAL := tests/solvers tests/theorems tests/equivalence/test_relu.py::test_o
 test-other-cpu: $(VENV)/.ready-dev
 	MKL_CBWR=COMPATIBLE ATEN_CPU_CAPABILITY=default OPENBLAS_CORETYPE=Prescott $(PYTEST) $(or $(TESTS),$(NUMERICAL))
 
-bench: $(VENV)/.ready-bench
+# in an environment of its own: what other solvers need changes nothing that the library is tested with
+bench:
+	@$(MAKE) --no-print-directory VENV=.venv-bench compared
+
+compared: $(VENV)/.ready-bench
 	$(BIN)/provenet bench --only $(or $(ONLY),small,size,relu,blocks,operators) --out docs/benchmarks $(BENCH)
 
 # goes on where an earlier run of the same code ended; a second one beside it takes other figures; records in build/trust
@@ -60,7 +64,7 @@ format: $(VENV)/.ready-dev
 	$(BIN)/ruff check --fix .
 
 clean:
-	rm -rf $(VENV) build demo dist site docs/examples .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .venv-bench build demo dist site docs/examples .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 # a stamp, not the interpreter: a half-made environment is made again
 $(VENV)/.made:
