@@ -111,7 +111,7 @@ class ProvenClassifierCV(BetaSearch, _Classifier):
 
 def _check_labels(y: Any) -> None:
     """ValueError for labels that are missing, which scikit-learn has no words for, or numbers beside text."""
-    cells = np.asarray(y)
+    cells = np.asarray(y, dtype=object if isinstance(y, (list, tuple)) else None)  # of a list, NaN would become text
     if cells.dtype != object or cells.ndim == 0:
         return
     labels = cells.ravel().tolist()
@@ -129,6 +129,8 @@ def _is_missing(label: Any) -> bool:
         return label is None or bool(label != label)  # NaN
     except TypeError:  # pandas.NA, of which nobody knows what it equals
         return True
+    except ValueError:  # several at once, an array: scikit-learn has words for it
+        return False
 
 
 def _times_class_weight(
@@ -150,7 +152,9 @@ def _times_class_weight(
             raise ValueError(f"class_weight: {unknown} are not among the classes {labels}.")
         factor = np.array([float(class_weight.get(label, 1.0)) for label in labels])
         if not np.all((factor >= 0) & np.isfinite(factor)):
-            raise ValueError(f"class_weight: finite numbers that are not negative are needed, got {dict(class_weight)}.")
+            raise ValueError(
+                f"class_weight: finite numbers that are not negative are needed, got {dict(class_weight)}."
+            )
     else:
         raise ValueError(f"class_weight: it must be a dict, 'balanced' or None, got {class_weight!r}.")
     return each * factor[code]
