@@ -52,10 +52,12 @@ class Program(Placed, Generic[G_co]):
     @cached_property
     def beta_max(self) -> float:
         """max_k γ°(−A_k*∇L(0)), or somewhat more (`Gauge.relaxed`, and by products with vectors a thousandth):
-        from here on Z = 0 is optimal."""
+        from here on Z = 0 is optimal.  Zero where it is no more than rounding can make of nothing, as of rows that are
+        all equal, or of constant targets, with a free intercept: no share of that is a β."""
         pull = -self.loss.gradient(torch.zeros_like(self.loss.target))
-        gauge = self.gauge.relaxed(self.operator.q)
-        return float(polar_bounds(self.operator, gauge, pull, asked=Asked(near=_NEAR)).upper.max())
+        op, gauge = self.operator, self.gauge.relaxed(self.operator.q)
+        found = float(polar_bounds(op, gauge, pull, asked=Asked(near=_NEAR)).upper.max())
+        return found if found > gauge.rounding(op.p, op.q) * op.rounding(pull) else 0.0
 
     def polar(self, theta: Tensor, final: bool = False) -> Bounds:
         """γ°(A_k*Θ) of every gate, bounded from both sides; what rounding in A* can hide is not yet in it.

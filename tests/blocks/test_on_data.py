@@ -24,6 +24,20 @@ def test_a_formulation_writes_the_rows_down_once(monkeypatch: pytest.MonkeyPatch
     assert len(made) == 1
 
 
+def test_what_rounding_decides_is_asked_only_of_vectors_that_are_near_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, noise = [], pn.MLP.noise
+    monkeypatch.setattr(pn.MLP, "noise", lambda self, X, vectors: asked.append(len(vectors)) or noise(self, X, vectors))
+    draw = np.random.default_rng(0)
+    X, vectors = torch.from_numpy(draw.standard_normal((200, 6))), torch.from_numpy(draw.standard_normal((50, 6)))
+    rows = pn.MLP(fit_intercept=False).on(X, 1).groups[0]
+    assert not bool(rows.patterns(vectors)[1].any())
+    assert asked == [1]
+    vectors[7] -= X[3] * (vectors[7] @ X[3]) / X[3].square().sum()
+    assert torch.nonzero(rows.patterns(vectors)[1]).flatten().tolist() == [7]
+    assert asked == [1, 1, 1]
+    assert rows.patterns(vectors[:0])[0].shape == (0, 200)
+
+
 def test_rows_of_any_size_are_written_at_one_size_and_come_back() -> None:
     rows = torch.tensor([[3e300, -1.0], [0.0, 0.0], [5e-300, 1e-300], [1.0, 0.25]], dtype=torch.float64)
     table = Table.of(rows, noise=torch.ones(4, dtype=torch.float64))

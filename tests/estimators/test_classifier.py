@@ -243,14 +243,49 @@ def test_numpy_numbers_are_settings(blobs):
         ({"n_gates": 0}, "gate"),
         ({"class_weight": "fair"}, "class_weight"),
         ({"class_weight": {7: 1.0}}, "class_weight"),
-        ({"class_weight": {0: -1.0}}, "weight"),
+        ({"class_weight": {0: -1.0}}, "class_weight: finite numbers that are not negative"),
+        ({"class_weight": {0: np.nan}}, "class_weight: finite"),
         ({"tol": 0.0}, "tol"),
+        ({"gates": None}, "gates: None is unknown"),
+        ({"n_gates": None}, "n_gates: it must be a whole number"),
+        ({"gates": np.ones((4, 2)), "fit_intercept": True}, r"shape \(P, 3\), the last number for the column of ones"),
     ],
 )
 def test_bad_settings_are_named(blobs, settings, message):
     X, y = blobs
     with pytest.raises(ValueError, match=message):
         classifier(**settings).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "message"),
+    [
+        (pn.ProvenClassifier, {"tol": None}, "tol"),
+        (pn.ProvenClassifier, {"solver": "adam"}, "method: 'adam' is unknown"),
+        (pn.ProvenClassifier, {"max_steps": -1}, "max_steps"),
+        (pn.ProvenClassifierCV, {"activation": ["linear", "tanh"]}, "activation: 'tanh'"),
+        (pn.ProvenClassifierCV, {"gates": ["gaussian", "betwen"]}, "gates: 'betwen'"),
+        (pn.ProvenClassifierCV, {"patience": "a"}, "patience"),
+        (pn.ProvenClassifierCV, {"patience": -1}, "patience"),
+    ],
+)
+def test_settings_are_looked_at_before_anything_is_trained(blobs, monkeypatch, kind, settings, message):
+    monkeypatch.setattr(kind, "_formulate", lambda *_: pytest.fail("it went to work"))
+    with pytest.raises(ValueError, match=message):
+        kind(**settings).fit(*blobs)
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA])
+def test_labels_that_are_none_are_named(blobs, missing):
+    X, y = blobs
+    words = np.array(["a", "b", "c"], dtype=object)[y % 3]
+    words[4] = missing
+    for labels in (words, words.tolist(), pd.Series(words), pd.Series(words, dtype="string")):
+        with pytest.raises(ValueError, match=r"y: entry 4 is .*, no label"):
+            classifier().fit(X, labels)
+    words[4] = 3
+    with pytest.raises(ValueError, match="y: some labels are text, others are not, such as 3"):
+        classifier().fit(X, words)
 
 
 def test_bad_data_is_named(blobs):

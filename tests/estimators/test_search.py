@@ -180,6 +180,16 @@ def test_a_break_between_two_solves_keeps_what_there_is(blobs, monkeypatch):
     assert np.isnan(search.cv_scores_[:, 1]).all()
 
 
+def test_nothing_more_is_tried_when_time_is_over(blobs):
+    """A first β on five folds, and every other kind of network, were each begun whatever the clock said."""
+    kinds = ["gated_relu", "linear", "relu"]
+    with pytest.warns(ConvergenceWarning, match="ended by max_seconds, before activation='linear' was tried"):
+        search = pn.ProvenClassifierCV(activation=kinds, n_gates=8, max_seconds=1e-3).fit(*blobs)
+    assert [candidate.activation for candidate in search.candidates_] == kinds[:1]
+    assert np.isnan(search.cv_scores_).all()
+    assert search.beta_ == search.certificate_.beta
+
+
 def test_a_time_limit_is_of_the_whole_search(blobs):
     X, y = blobs
     began = time.perf_counter()

@@ -82,6 +82,21 @@ def test_zero_data(fit: Fit, X: np.ndarray, Y: np.ndarray) -> None:
     assert solution.problem.beta_max == 0
 
 
+@pytest.mark.parametrize("loss", ["squared", "softmax", "logistic", "huber"])
+@pytest.mark.parametrize("activation", ["linear", "gated_relu", "relu"])
+def test_equal_rows_leave_nothing_to_a_free_intercept(loss: str, activation: str) -> None:
+    """What pulls then is rounding, of which no share is a β: it was taken for β_max, and nothing could be proven."""
+    y = np.array([0, 2, 2, 1, 0, 2, 1, 2, 0, 1, 2, 0, 0, 1, 2, 2, 2, 1, 1, 1])
+    posed = {"activation": activation, "loss": loss, "fit_intercept": "free", "beta": 1.0, "gates": 5}
+    for X in (np.ones((20, 3)), np.full((20, 3), 1e9 / 3), np.full((20, 3), 1e-9 / 7)):
+        problem = pn.formulate("mlp", X, np.eye(3)[y], **posed)
+        assert problem.beta_max == 0
+    fitted = pn.ProvenClassifier if loss in ("softmax", "logistic") else pn.ProvenRegressor
+    estimator = fitted(activation=activation, loss=loss, beta="0.01max").fit(X, y)
+    assert estimator.certificate_.holds(1e-9)
+    assert not len(estimator.network_.first)
+
+
 def test_zero_columns_change_nothing(fit: Fit, X: np.ndarray, Y: np.ndarray) -> None:
     gates = np.random.default_rng(1).standard_normal((5, 3))
     padded, padded_gates = np.insert(X, 1, 0, axis=1), np.insert(gates, 1, 7.0, axis=1)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from numpy.typing import NDArray
@@ -86,8 +88,33 @@ def test_a_temporary_file_goes_with_the_shards(tmp_path: Path) -> None:
     shards, _ = as_shards(*generator(tmp_path))
     path = Path(shards.parts[0].name)
     assert path.exists()
-    del shards
-    assert not path.exists()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        del shards
+    assert not path.parent.exists()
+
+
+def test_samples_of_a_file_are_predicted_as_those_of_an_array(tmp_path: Path) -> None:
+    pd.DataFrame(X, columns=list("abcd")).to_parquet(tmp_path / "X.parquet")
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "y.npy", Y)
+    clf = pn.ProvenClassifier(beta=1.0, n_gates=5, tol=0.1).fit([(tmp_path / "X.npy", tmp_path / "y.npy")])
+    for name in ("X.npy", "X.parquet"):
+        assert np.array_equal(clf.predict(tmp_path / name), clf.predict(X))
+        assert clf.score(str(tmp_path / name), Y) == clf.score(X, Y)
+    np.save(tmp_path / "X.npy", np.where(np.arange(len(X))[:, None] == 3, np.nan, X))
+    with pytest.raises(ValueError, match="contains NaN, in row 3"):
+        clf.predict(tmp_path / "X.npy")
+
+
+def test_units_of_a_torch_network_are_gates_of_shards() -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 6, bias=False), torch.nn.ReLU(), torch.nn.Linear(6, 2))
+    posed = {"gates": net, "loss": "squared", "beta": 1.0}
+    whole, shards = pn.formulate("mlp", X, Y, **posed), pn.formulate("mlp", [(X, Y)], **posed)
+    assert torch.equal(whole.patterns, shards.patterns)
+    with pytest.raises(ValueError, match="gates: gate vectors need shape"):
+        pn.formulate("mlp", [(X, Y)], gates=3.5, loss="squared", beta=1.0)
 
 
 def test_numbers_that_float32_holds_stay_small() -> None:
@@ -101,7 +128,8 @@ def test_what_comes_in_shards() -> None:
     assert comes_in_shards("X.npy")
     assert comes_in_shards([(X, Y)])
     assert comes_in_shards(iter([(X, Y)]))
-    for whole in (X, torch.from_numpy(X), X.tolist(), [], [X, X], {"a": 1}):
+    assert comes_in_shards([("X.npy", Y)])
+    for whole in (X, torch.from_numpy(X), X.tolist(), [], [X, X], {"a": 1}, [["0.5", "1.5"], ["2.5", "3"]]):
         assert not comes_in_shards(whole)
 
 
@@ -126,6 +154,7 @@ def wrong(**changed: Any) -> list[Any]:
         (iter([(X, Y, Y)]), r"X: batch 0 must be a pair \(X, y\), got 3 parts"),
         (iter([(X, Y), (X[:, :2], Y)]), r"X: batch 1 has samples of shape \(2,\)"),
         (iter([(X, Y), (X[:3], None)]), "Y: the labels of batch 1 are missing"),
+        ([(X, Y), (X,)], r"X: batch 1 must be a pair \(X, y\), got 1 parts"),
         ("X.csv", "X.csv is no NPY or Parquet file"),
     ],
 )

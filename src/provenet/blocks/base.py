@@ -85,7 +85,8 @@ class Block(ABC):
         return None
 
     def noise(self, X: Tensor, vectors: Tensor) -> Tensor:
-        """What rounding may do to `sides`, (n, ρ, m); exact sums of products in any order stay within it."""
+        """What rounding may do to `sides`, (n, ρ, m); exact sums of products in any order stay within it.  No less for
+        a vector whose entries are all no smaller in size."""
         depth = vectors.shape[1] + 8
         return depth * torch.finfo(X.dtype).eps * self.sides(X.abs(), vectors.abs())
 

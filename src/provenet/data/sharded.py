@@ -15,6 +15,8 @@ from provenet.data.parts import Mapped, Part, Resident
 from provenet.data.shards import Shards
 from provenet.data.spool import as_array, batches_of, check_alike, parquet_columns, parquet_rows, spooled
 
+PARQUET = (".parquet", ".pq")
+
 Labels = list[tuple[str, Any, int]]
 """(name, labels, how many samples) of every shard."""
 
@@ -27,14 +29,14 @@ def comes_in_shards(X: Any) -> bool:
         return False
     if not isinstance(X, (list, tuple)):
         return isinstance(X, Iterable)
-    return len(X) > 0 and all(_is_pair(one) for one in X)
+    return any(_is_pair(one) for one in X)
 
 
 def _is_pair(one: Any) -> bool:
     if not isinstance(one, (list, tuple)) or len(one) != 2:
         return False
     if isinstance(one[0], (str, os.PathLike)):  # a table of words is no list of files
-        return bool(Path(one[0]).suffix)
+        return Path(one[0]).suffix[1:2].isalpha()  # "0.5" is a number
     return getattr(one[0], "ndim", 0) >= 2
 
 
@@ -48,7 +50,7 @@ def as_shards(X: Any, Y: Any = None) -> tuple[Shards, Any]:
     """
     if isinstance(X, Shards):
         return X, _whole(Y, len(X))
-    if isinstance(X, (str, os.PathLike)) and Path(X).suffix.lower() in (".parquet", ".pq"):
+    if isinstance(X, (str, os.PathLike)) and Path(X).suffix.lower() in PARQUET:
         return _from_parquet(Path(X), Y)
     if isinstance(X, (str, os.PathLike)) or hasattr(X, "shape") or hasattr(X, "__array__"):
         shards = Shards([_part(X, "X")])
@@ -63,6 +65,13 @@ def as_shards(X: Any, Y: Any = None) -> tuple[Shards, Any]:
         )
     part, labels = spooled(batches_of(X), "batch")
     return Shards([part]), collected(labels)
+
+
+def samples_in(path: str | os.PathLike[str]) -> Shards:
+    """Samples without labels: of an NPY file, or all columns of a Parquet file."""
+    if Path(path).suffix.lower() in PARQUET:
+        return Shards([spooled(parquet_rows(Path(path), parquet_columns(Path(path)), []), "row group")[0]])
+    return Shards([_part(path, "X")])
 
 
 def _from_pairs(pairs: Sequence[Any]) -> tuple[Shards, Any]:
@@ -111,9 +120,6 @@ def _from_parquet(path: Path, Y: Any) -> tuple[Shards, Any]:
 
 
 def _whole(Y: Any, n: int) -> Any:
-    if isinstance(Y, (str, os.PathLike)):
-        part = Mapped.of_npy(Path(Y))
-        Y = part.read(0, len(part))
     return collected([("Y", Y, n)])
 
 
@@ -132,6 +138,9 @@ def collected(labels: Labels) -> NDArray[Any]:
 def _checked(name: str, y: Any, n: int) -> NDArray[Any]:
     if y is None:
         raise ValueError(f"Y: the labels of {name} are missing; each of its {n} samples needs one.")
+    if isinstance(y, (str, os.PathLike)):
+        part = Mapped.of_npy(Path(y))
+        y = part.read(0, len(part))
     array = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y)
     if array.ndim == 0 or len(array) != n:
         raise ValueError(f"Y: {name} has {n} samples, and labels of shape {array.shape}.")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,18 @@ Pair = tuple[NDArray[Any], Any]
 """X (b, …) and labels."""
 
 
+class _Folder:
+    """A temporary one, which goes, without a word, with the last who holds this."""
+
+    def __init__(self) -> None:
+        self.name = tempfile.mkdtemp(prefix="provenet-")
+        weakref.finalize(self, shutil.rmtree, self.name, ignore_errors=True)
+
+
 def spooled(pairs: Iterable[Pair], what: str) -> tuple[Mapped, list[tuple[str, Any, int]]]:
     """All samples in one temporary file, which goes when nobody needs it any more; and the labels of each batch, with
     its name and length.  ``what`` a batch is called."""
-    folder = tempfile.TemporaryDirectory(prefix="provenet-")
+    folder = _Folder()
     path, labels = Path(folder.name) / "X.bin", []
     shape: tuple[int, ...] | None = None
     dtype, n = np.dtype(np.float64), 0

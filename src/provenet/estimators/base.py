@@ -36,7 +36,7 @@ from provenet.memory import as_bytes
 from provenet.problem import Problem
 from provenet.solvers import Solution, Status
 from provenet.solvers.loop import Callback, Limits
-from provenet.solvers.solve import solve_quietly
+from provenet.solvers.solve import check_asked, solve_quietly
 from provenet.statement import Statement
 from provenet.variable import Factors
 
@@ -73,6 +73,7 @@ class ProvenEstimator(OnSamples):
         A ``sample_weight`` of two counts as the sample repeated, of zero as left out.  ``mask`` (n, s), for
         attention, says which tokens are there; what the others hold does not matter.
         """
+        check_asked(self.solver, Limits(self.tol, self.max_steps, self.max_seconds))
         limit = as_bytes(self.memory_limit)
         if self._in_shards(X, limit):
             X, y = as_shards(X, y)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from numbers import Integral
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,6 +46,11 @@ def check_rule(rule: Any) -> str:
     if not isinstance(rule, str) or rule not in RULES:
         raise ValueError(f"rule: {rule!r} is unknown; choose one of {', '.join(map(repr, RULES))}.")
     return rule
+
+
+def check_patience(patience: Any) -> None:
+    if patience is not None and (isinstance(patience, bool) or not isinstance(patience, Integral) or patience < 0):
+        raise ValueError(f"patience: it must be a whole number from zero on, or None, got {patience!r}.")
 
 
 def mean_scores(scores: Scores) -> tuple[Scores, Scores]:

@@ -33,6 +33,7 @@ class _Classifier(ClassifierMixin, ClassifierSettings, ProvenEstimator):
     def _read(self, X: Any, y: Any, sample_weight: Any, mask: Any = None) -> TrainingData:
         if self.loss not in self.losses:
             raise ValueError(f"loss: {self.loss!r} is not a classifier's; choose 'softmax' or 'logistic'.")
+        _check_labels(y)
         X, y = self._check_samples(X, y, mask)
         check_classification_targets(y)
         if self.readout == "tokens" and y.ndim != 2:
@@ -108,6 +109,30 @@ class ProvenClassifierCV(BetaSearch, _Classifier):
     """
 
 
+def _check_labels(y: Any) -> None:
+    """ValueError for labels that are missing, which scikit-learn has no words for, or numbers beside text."""
+    cells = np.asarray(y, dtype=object if isinstance(y, (list, tuple)) else None)  # of a list, NaN would become text
+    if cells.dtype != object or cells.ndim == 0:
+        return
+    labels = cells.ravel().tolist()
+    missing = next((k for k, label in enumerate(labels) if _is_missing(label)), None)
+    if missing is not None:
+        raise ValueError(f"y: entry {missing} is {labels[missing]!r}, no label; leave such samples out.")
+    text = [isinstance(label, str) for label in labels]
+    if any(text) and not all(text):
+        other = labels[text.index(False)]
+        raise ValueError(f"y: some labels are text, others are not, such as {other!r}; make all of them text.")
+
+
+def _is_missing(label: Any) -> bool:
+    try:
+        return label is None or bool(label != label)  # NaN
+    except TypeError:  # pandas.NA, of which nobody knows what it equals
+        return True
+    except ValueError:  # several at once, an array: scikit-learn has words for it
+        return False
+
+
 def _times_class_weight(
     weight: NDArray[np.float64] | None, code: NDArray[np.intp], classes: NDArray[Any], class_weight: Any
 ) -> NDArray[np.float64] | None:
@@ -126,6 +151,10 @@ def _times_class_weight(
         if unknown:
             raise ValueError(f"class_weight: {unknown} are not among the classes {labels}.")
         factor = np.array([float(class_weight.get(label, 1.0)) for label in labels])
+        if not np.all((factor >= 0) & np.isfinite(factor)):
+            raise ValueError(
+                f"class_weight: finite numbers that are not negative are needed, got {dict(class_weight)}."
+            )
     else:
         raise ValueError(f"class_weight: it must be a dict, 'balanced' or None, got {class_weight!r}.")
     return each * factor[code]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from provenet.blocks import with_intercept
 from provenet.blocks.base import Block
 from provenet.blocks.outputs import batch_size, outputs_in_batches
+from provenet.data.sharded import samples_in
 from provenet.data.shards import Shards
 from provenet.data.validation import as_mask, as_weights, check_finite, in_words
 from provenet.data.whitening import Whitening
@@ -101,11 +103,12 @@ class OnSamples(Settings, BaseEstimator):
         return as_mask(without_torch(mask), shape)
 
     def _outputs(self, X: Any, mask: Any = None) -> NDArray[np.float64]:
-        """The network's outputs (n, …, c)."""
+        """The network's outputs (n, …, c); X may be the path of an NPY or Parquet file."""
         check_is_fitted(self)
-        X = without_torch(X)
+        X = samples_in(X) if isinstance(X, (str, os.PathLike)) else without_torch(X)
         if isinstance(X, Shards):
             self._check_shape(X)
+            X.surveyed(lambda rows: 0.0)  # all numbers must be finite
             return outputs_in_batches(self.network_, X, None, batch_size(self._make_block(), self.network_, X)).numpy()
         options = _SAMPLES | {"ensure_2d": len(self.sample_shape_) == 1, "ensure_all_finite": mask is None}
         with in_words(X):

@@ -20,7 +20,7 @@ from sklearn.utils.parallel import Parallel, delayed
 from provenet.data.sharded import comes_in_shards
 from provenet.deadline import Budget
 from provenet.estimators.beta import USUAL, Beta, parse_beta
-from provenet.estimators.choice import Candidate, check_rule, chosen, results, seen_enough
+from provenet.estimators.choice import Candidate, check_patience, check_rule, chosen, results, seen_enough
 from provenet.estimators.folds import Fold, Next, followed
 from provenet.estimators.kinds import kinds_to_try, many_outputs
 from provenet.estimators.samples import TrainingData
@@ -64,12 +64,15 @@ class BetaSearch(ManyBetas):
         """One search after the other, where there are several choices; Ctrl-C ends them with those that are done."""
         refuse_together("betas", "Choose beta on some rows in one process, and fit all with ProvenClassifier(beta=…).")
         check_rule(self.rule)
+        check_patience(self.patience)
         tried: list[Tried] = []
         budget, choices = Budget(self.max_seconds), kinds_to_try(self, data)
-        for k, (activation, gates) in enumerate(choices):
-            model = copy.copy(self)
-            model.activation, model.gates = activation, gates
+        models = [_of_kind(self, *choice) for choice in choices]
+        for k, ((activation, gates), model) in enumerate(zip(choices, models, strict=True)):
             model._counter = self._counts(k, len(choices), activation)
+            if tried and budget.over:
+                self._warn(f"the search was ended by max_seconds, before activation={activation!r} was tried.")
+                break
             own = budget.left(len(choices) - k)
             look = model._train_folds if model._trains_folds(data) else model._search
             try:
@@ -214,7 +217,7 @@ class BetaSearch(ManyBetas):
                 steps = Parallel(n_jobs=self.n_jobs)(calls)
                 return steps, any(step.solution.status is Status.INTERRUPTED for step in steps)
             for part in parts:
-                if budget.over and self.path_:
+                if budget.over and steps:
                     break
                 steps.append(followed(part, *asked.at(beta), budget.left(len(parts) - len(steps))))
                 if steps[-1].solution.status is Status.INTERRUPTED:
@@ -297,6 +300,14 @@ class _Asked(NamedTuple):
 
     def at(self, beta: float) -> tuple[TrainingData, float, Beta, int, float]:
         return self.data, beta, self.found_at, self.seed, self.tol
+
+
+def _of_kind(model: Any, activation: str, gates: Any) -> Any:
+    """The same search for one kind of networks; refused here, before any other is trained, where there is none."""
+    model = copy.copy(model)
+    model.activation, model.gates = activation, gates
+    model._statement(1.0)
+    return model
 
 
 def _print_round(grid: list[float], scores: list[list[float]], solution: Solution, seconds: float) -> None:

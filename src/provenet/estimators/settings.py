@@ -71,7 +71,9 @@ class Settings:
     tol: float = setting(1e-3, "the relative gap to be certified")
     max_steps: int | None = setting(None, "as in `provenet.solve`")
     max_seconds: float | None = setting(
-        None, "a limit of the whole fit, with its gates and folds; the certificate may take a second or a tenth more"
+        None,
+        "a limit of the whole fit, with its gates and folds; the certificate may take a second or a tenth more, and "
+        "what every fit does once, reading the data and which rows each gate opens, is not shortened",
     )
     memory_limit: str | int | None = setting(
         None,

@@ -92,7 +92,8 @@ def sight_of(trainee: BlockTrainee) -> Sight:
 
 def _given(on: OnData, vectors: Tensor, group: Any) -> Gates:
     if vectors.ndim != 2 or vectors.shape[0] == 0 or vectors.shape[1] != on.p:
-        raise ValueError(f"gates: gate vectors need shape (P, {on.p}), got {tuple(vectors.shape)}.")
+        last = ", the last number for the column of ones" if getattr(on.block, "fit_intercept", False) else ""
+        raise ValueError(f"gates: gate vectors need shape (P, {on.p}){last}, got {tuple(vectors.shape)}.")
     check_finite(vectors, "gates")
     _check_room(on, len(vectors))
     each = [vectors] * len(on.groups) if group is None else _split(vectors, group, len(on.groups))

@@ -54,6 +54,10 @@ def gates_of(module: nn.Module, on: OnData) -> UnitsAsGates:
     return UnitsAsGates(_off_the_rows(vectors, group, on), group, layers)
 
 
+def how_many_units(module: nn.Module, on: OnData) -> int:
+    return len(_read(core(module), on).first)
+
+
 def _read(module: nn.Module, on: OnData) -> TwoLayer:
     """As a module of ours, in float64; what the last layer adds to the outputs is none of the gates' business."""
     if isinstance(module, nn.Sequential):

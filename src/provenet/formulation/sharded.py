@@ -15,9 +15,10 @@ from provenet.blocks import Block, OnData
 from provenet.data.parts import Resident
 from provenet.data.sharded import as_shards, comes_in_shards
 from provenet.data.shards import Shards
-from provenet.data.validation import as_targets, as_weights
+from provenet.data.validation import as_targets, as_tensor, as_weights
 from provenet.formulation.assemble import Given, assembled
 from provenet.formulation.moments import scaling_of
+from provenet.formulation.network_gates import how_many_units
 from provenet.formulation.wanted import GIVEN, Wanted
 from provenet.gates import Gates
 from provenet.memory.plan import MemoryPlan, Sizes
@@ -89,7 +90,7 @@ def pose_in_shards(statement: Statement, X: Any, Y: Any, given: Given, limit: in
             "sample_weight: data in shards are used whole; leave samples of weight zero out of the shards."
         )
     on = block.on(cast(Tensor, X), targets.shape[-1], statement.readout)  # what is asked of samples it can
-    count = _count(given.wanted, statement) * block.groups
+    count = _count(given.wanted, statement, on) * block.groups
     plan = MemoryPlan.of(Sizes(n, math.prod(X.shape[1:]), on.rho, on.p, on.q, targets.numel(), count), limit)
     with batches.within(plan.left):
         size, scaling = X.surveyed(partial(_size, block, targets.shape[-1])), None
@@ -133,12 +134,14 @@ def _operator(on: OnData, plan: MemoryPlan, gates: Gates, scale: float) -> Shard
     return ShardedOperator(source, torch.arange(made.n_gates), made.p, made.q, (len(on.X), *made.output_shape[1:]))
 
 
-def _count(wanted: Wanted, statement: Statement) -> int:
+def _count(wanted: Wanted, statement: Statement, on: OnData) -> int:
     if statement.activation == "linear":
         return 1
     if wanted.sampler is not None:
         return wanted.count
-    return len(wanted.vectors) if wanted.network is None else len(wanted.network.get_buffer("gates"))
+    if wanted.network is not None:
+        return how_many_units(wanted.network, on)
+    return len(torch.atleast_1d(as_tensor(wanted.vectors, "gates")))
 
 
 def _check(statement: Statement, given: Given) -> None:

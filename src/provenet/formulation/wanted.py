@@ -35,20 +35,21 @@ class Wanted:
         own, or a network.  Where ``gates`` are "auto" or Gaussian, ``n_gates`` may say all this as well."""
         if isinstance(gates, str):
             if gates not in NAMES:
-                known = ", ".join(map(repr, NAMES))
-                raise ValueError(f"gates: {gates!r} is unknown; choose one of {known}, a number, vectors or a network.")
+                raise _unknown(gates)
             if not _is_number(n_gates):
                 return Wanted._instead(gates, n_gates)
             return Wanted(gates, _counted(n_gates))
         if _is_number(gates):
             return Wanted("gaussian", _counted(gates))
+        if gates is None:
+            raise _unknown(gates)
         return Wanted(GIVEN, network=gates) if isinstance(gates, nn.Module) else Wanted(GIVEN, vectors=gates)
 
     @staticmethod
     def _instead(gates: str, n_gates: Any) -> Wanted:
         if gates not in (AUTO, "gaussian"):
             raise ValueError(f"n_gates: with gates={gates!r} it must be a whole number, got {n_gates!r}.")
-        if isinstance(n_gates, Real):
+        if n_gates is None or isinstance(n_gates, Real):
             raise ValueError(f"n_gates: it must be a whole number, got {n_gates!r}.")
         return Wanted.of(n_gates)
 
@@ -70,6 +71,11 @@ class Wanted:
     @property
     def all(self) -> bool:
         return self.name == ALL
+
+
+def _unknown(gates: Any) -> ValueError:
+    known = ", ".join(map(repr, NAMES))
+    return ValueError(f"gates: {gates!r} is unknown; choose one of {known}, a number, vectors or a network.")
 
 
 def _is_number(value: Any) -> bool:

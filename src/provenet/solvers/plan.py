@@ -66,6 +66,12 @@ class Stage:
     max_steps: int | None = None
 
 
+def check_method(method: Any) -> None:
+    if isinstance(method, Method) or (isinstance(method, str) and (method == "auto" or method in METHODS)):
+        return
+    raise ValueError(f"method: {method!r} is unknown; choose 'auto' or one of {', '.join(map(repr, METHODS))}.")
+
+
 def plan_unreduced(program: Program, method: str | Method[Any]) -> list[Stage]:
     """The stages that take a program as it is, before any reduction; none where the method is for what they leave."""
     if method == "auto":
@@ -81,11 +87,10 @@ def plan(program: Program, method: str | Method[Any], tol: float) -> list[Stage]
     """The stages of a method.  Each starts where the one before stopped; later ones only run if it stopped short."""
     if isinstance(method, Method):
         return [Stage(_able(method, program))]
+    check_method(method)
     task = Task(program, tol)
     if method == "auto":
         return _cheapest(task)
-    if not isinstance(method, str) or method not in METHODS:
-        raise ValueError(f"method: {method!r} is unknown; choose 'auto' or one of {', '.join(map(repr, METHODS))}.")
     chosen = _of_family(method, program)
     return [Stage(chosen), *([] if chosen.ends(program) else _finishers(_offers(task)))]
 

@@ -22,7 +22,7 @@ from provenet.reductions import STANDARD, Inside, reduced
 from provenet.solvers.cones.tidy import tidied
 from provenet.solvers.grow import grown
 from provenet.solvers.loop import Callback, Limits, Method, Record, Refused, Run
-from provenet.solvers.plan import METHODS, plan, plan_unreduced
+from provenet.solvers.plan import METHODS, check_method, plan, plan_unreduced
 from provenet.solvers.solution import Solution
 from provenet.solvers.stages import returned, run_stages
 from provenet.solvers.status import Status
@@ -105,7 +105,7 @@ def solve_quietly(
     memory_limit: str | int | None = None,
 ) -> Solution:
     """`solve`, for those who look at the status themselves."""
-    _check_limits(limits)
+    check_asked(method, limits)
     if not isinstance(problem, Problem):
         raise ValueError(f"problem: expected one that provenet.formulate made, got {type(problem).__name__}.")
     if problem.program.operator.shards.spread is not (ranks.current() is not None):
@@ -277,7 +277,9 @@ def _check_start(program: Program, start: Factors) -> None:
         )
 
 
-def _check_limits(limits: Limits) -> None:
+def check_asked(method: Any, limits: Limits) -> None:
+    """What is wrong with them whatever the problem is."""
+    check_method(method)
     for name, value in (("tol", limits.tol), ("max_seconds", limits.max_seconds)):
         if value is None and name == "max_seconds":
             continue

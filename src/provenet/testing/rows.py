@@ -69,4 +69,6 @@ def _check_noise(rows: Rows, vectors: Tensor) -> None:
     block, X, h = rows.block, rows.X.float(), vectors.float()
     error = (block.sides(X, h).double() - block.sides(X.double(), h.double())).abs()
     allowed = block.noise(X, h).double()
+    larger = block.noise(X, 2 * h.abs().amax(0, keepdim=True)).double()
+    assert bool((allowed <= larger).all()), "noise of a vector that is larger everywhere is less"
     assert bool((error <= allowed).all()), f"rounding of {float((error - allowed).max()):.1e} beyond what is allowed"
