@@ -200,6 +200,7 @@ def test_wrong_use_says_what_to_do() -> None:
     refused("beta: it must be a positive", beta=-1.0)
     refused("loss: 'mse' is unknown", loss="mse")
     refused("loss_settings", loss_settings={"delta": 1.0})
+    refused("sharpen: seconds from zero on are needed, got -1", sharpen=-1)
     refused("data: it holds no sample", data=[])
     refused("more than one pass is needed", data=iter([(X, Y)]))
     refused("data: arrays .* are needed, got ndarray", data=X)

@@ -13,6 +13,7 @@ from typing import Any
 from provenet.estimators.settings import setting
 from provenet.layerwise.layer import Layer
 from provenet.layerwise.presets import Recipe
+from provenet.proofs.sharpen import check_seconds
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -64,8 +65,7 @@ def check_settings(said: LayerwiseSettings) -> None:
     """Of numbers that count only later, hours perhaps: ValueError at once."""
     if not (isinstance(said.tol, Real) and 0 < said.tol < inf):
         raise ValueError(f"tol: it must be a positive, finite number, got {said.tol!r}.")
-    if not (isinstance(said.sharpen, Real) and 0 <= said.sharpen < inf):
-        raise ValueError(f"sharpen: seconds from zero on are needed, got {said.sharpen!r}.")
+    check_seconds(said.sharpen)
     if said.max_seconds is not None and not (isinstance(said.max_seconds, Real) and said.max_seconds > 0):
         raise ValueError(f"max_seconds: a positive number, or None, is needed, got {said.max_seconds!r}.")
     if not (isinstance(said.finish, Integral) and said.finish >= 0):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Callable
+from numbers import Real
+from typing import Any
 
 from sklearn.exceptions import ConvergenceWarning
 
@@ -15,6 +18,11 @@ from provenet.problem import Problem
 from provenet.ranks.context import least
 from provenet.solvers.loop import Limits
 from provenet.solvers.solve import solve_quietly
+
+
+def check_seconds(sharpen: Any) -> None:
+    if not (isinstance(sharpen, Real) and 0 <= float(sharpen) < math.inf):
+        raise ValueError(f"sharpen: seconds from zero on are needed, got {sharpen!r}.")
 
 
 def sharp(tol: float, seconds: float) -> Limits:

@@ -9,6 +9,7 @@ from typing import Any
 from provenet.blocks import block_of
 from provenet.losses import Loss
 from provenet.nn import TwoLayer
+from provenet.proofs.sharpen import check_seconds
 from provenet.statement import Scope, Statement
 
 BIASES = FREE, PENALISED = "free", "penalised"  # what the penalty on the last layer's bias is
@@ -34,6 +35,7 @@ class Training:
         if self.bias not in BIASES:
             known = " or ".join(map(repr, BIASES))
             raise ValueError(f"bias: {self.bias!r} is unknown; of the last layer it is {known}.")
+        check_seconds(self.sharpen)
 
     @property
     def pays_bias(self) -> bool:
