@@ -183,11 +183,10 @@ def check_beta(beta: float) -> None:
 
 def check_penalty(norms: Penalty, block: Block, activation: str) -> None:
     """Whether networks of this block can be judged by the norms (C, R)."""
-    if norms != WEIGHT_DECAY and not isinstance(block, MLP if activation == "relu" else (MLP, CNN)):
+    if norms != WEIGHT_DECAY and not isinstance(block, (MLP, CNN)):
         raise ValueError(
-            f"penalty: ({norms[0]:g}, {norms[1]:g}) goes with block 'mlp', and 'cnn' without ReLU, not with "
-            f"{block.name!r}; choose (2, 2), "
-            "weight decay."
+            f"penalty: ({norms[0]:g}, {norms[1]:g}) goes with blocks 'mlp' and 'cnn', not with {block.name!r}; choose "
+            "(2, 2), weight decay."
         )
     if activation == "relu" and norms not in _OF_RELU:
         raise ValueError(
