@@ -5,10 +5,9 @@ What is read, as an ``nn.Sequential``:
 - ``[Flatten,] Linear, [ReLU,] Linear``: the MLP, linear without a ReLU.
 - ``Conv1d | Conv2d, ReLU, [average pooling,] Flatten, Linear``: the CNN, any average pooling as its matrix.
 
-Identity and dropout, which in evaluation is one, may stand anywhere, and sequences within sequences are what is in them.
-Of a module of another class the two layers are
-named, and between them is taken to be a ReLU, and the average pooling that is named between them; whoever reads one
-has to compare outputs.
+Identity and dropout, which in evaluation is one, may stand anywhere; sequences within a sequence are what is in them.
+Of a module of another class the two layers are named, and between them is taken to be a ReLU, and the average pooling
+that is named between them; whoever reads one has to compare outputs.
 
 A bias of the first layer is the weight of a column of ones (of a last entry of each patch, in a convolution), and
 weight decay is taken to act on it as on any weight.  A bias of the last layer becomes that of our module; one that is
