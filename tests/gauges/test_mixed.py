@@ -267,7 +267,7 @@ def test_refusals():
     for wrong in ((1, 3), (1,), 2, "12", (1, "inf"), (True, 2), (1, 2, 2), None):
         with pytest.raises(ValueError, match="penalty: a pair"):
             formulate("mlp", X, Y, penalty=wrong)
-    with pytest.raises(ValueError, match=r"penalty: .* goes with block 'mlp', .* not with 'attention'"):
+    with pytest.raises(ValueError, match=r"penalty: .* goes with blocks 'mlp' and 'cnn', not with 'attention'"):
         formulate("attention", normal(3, 4, 2), normal(3, 2), "linear", penalty=(1, 2))
     with pytest.raises(ValueError, match=r"penalty: .* 'cnn' without ReLU, not with 'cnn'"):
         formulate(pn.CNN(kernel=2), normal(3, 1, 3, 3), normal(3, 2), "relu", gates=2, penalty=(2, 1))
