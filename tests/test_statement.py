@@ -71,7 +71,6 @@ def test_a_problem_says_its_statement_with_all_its_settings() -> None:
         ("readout: 'last' is unknown", {"readout": "last"}),
         ("readout: block 'mlp' has one output a sample", {"readout": "tokens"}),
         ("penalty: .* goes with blocks 'mlp' and 'cnn'", {"block": pn.FNet(), "penalty": (1.0, 2.0)}),
-        ("penalty: .* of ReLU networks", {"activation": "relu", "penalty": (1.0, 2.0)}),
         ("beta: it must be a positive", {"beta": 0.0}),
     ],
 )
