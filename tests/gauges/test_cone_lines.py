@@ -110,3 +110,11 @@ def test_convolutions_in_one_place_are_the_mlp(penalty: tuple[float, float]) -> 
     verdict = second_opinion(walking, found.network(), theta=found.certificate.theta)
     assert verdict.primal == pytest.approx(found.certificate.primal, rel=1e-9)
     assert verdict.dual <= found.certificate.primal
+
+
+def test_a_start_whose_neurons_have_the_wrong_sizes() -> None:
+    """At the optimum of a smaller β no neuron pulls as hard as β: the sizes there are have to shrink all the same."""
+    problem = posed(1, gates=4)
+    fitted = pn.solve(problem.with_beta(problem.beta / 4), tol=1e-3).network()
+    again = pn.solve(problem, "line_frank_wolfe", tol=1e-4, start=fitted)
+    assert again.certificate.status == "certified"
