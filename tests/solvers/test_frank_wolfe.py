@@ -55,6 +55,19 @@ def test_the_search_over_t_is_not_stuck_at_a_small_beta() -> None:
     assert above[1] < 0.02
 
 
+@pytest.mark.parametrize("loss", ["squared", "softmax", "huber"])
+@pytest.mark.parametrize("share", [0.3, 0.01])
+def test_the_best_t_is_never_shut_out(loss: str, share: float) -> None:
+    problem = planar(10, 3, share, loss=loss)
+    total = float(pn.solve(problem, tol=1e-8).factors.penalty())
+    method = ClassicFrankWolfe()
+    state = method.init(problem.program, None)
+    for _ in range(150):
+        state = method.step(problem.program, state)
+        assert state.low <= total * (1 + 1e-3)
+        assert state.high >= total * (1 - 1e-3)
+
+
 def planar(n: int, c: int, share: float, seed: int = 0, loss: str = "squared") -> Problem:
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n, 2))
