@@ -70,8 +70,7 @@ def test_a_problem_says_its_statement_with_all_its_settings() -> None:
         ("gates: 'all' enumerates the arrangements of ReLU", {"complete": True}),
         ("readout: 'last' is unknown", {"readout": "last"}),
         ("readout: block 'mlp' has one output a sample", {"readout": "tokens"}),
-        ("penalty: .* goes with block 'mlp'", {"block": pn.FNet(), "penalty": (1.0, 2.0)}),
-        ("penalty: .* of ReLU networks", {"activation": "relu", "penalty": (1.0, 2.0)}),
+        ("penalty: .* goes with blocks 'mlp' and 'cnn'", {"block": pn.FNet(), "penalty": (1.0, 2.0)}),
         ("beta: it must be a positive", {"beta": 0.0}),
     ],
 )

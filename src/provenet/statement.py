@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Real
@@ -19,7 +18,6 @@ from provenet.ranks import Spread, Whole
 from provenet.word import Word
 
 ONE_OUTPUT_EACH: Penalty = (2.0, 1.0)
-_OF_RELU = (WEIGHT_DECAY, ONE_OUTPUT_EACH, (1.0, 1.0), (math.inf, 1.0))  # norms with a bound in cones
 
 
 class Scope(Word):
@@ -87,7 +85,7 @@ class Statement:
             raise ValueError("beyond_gates: it is for ReLU with weight decay, where gates are not all arrangements.")
         if self.readout == "tokens" and not self.block.tokens:
             raise ValueError(f"readout: block {self.block.name!r} has one output a sample, no tokens; choose 'mean'.")
-        check_penalty(self.penalty, self.block, self.activation)
+        check_penalty(self.penalty, self.block)
         check_beta(self.beta)
         if self.has_intercept and not issubclass(self.loss, Shiftable):
             raise ValueError(
@@ -181,17 +179,10 @@ def check_beta(beta: float) -> None:
         raise ValueError(f"beta: it must be a positive, finite number, got {beta!r}.")
 
 
-def check_penalty(norms: Penalty, block: Block, activation: str) -> None:
+def check_penalty(norms: Penalty, block: Block) -> None:
     """Whether networks of this block can be judged by the norms (C, R)."""
-    if norms != WEIGHT_DECAY and not isinstance(block, MLP if activation == "relu" else (MLP, CNN)):
+    if norms != WEIGHT_DECAY and not isinstance(block, (MLP, CNN)):
         raise ValueError(
-            f"penalty: ({norms[0]:g}, {norms[1]:g}) goes with block 'mlp', and 'cnn' without ReLU, not with "
-            f"{block.name!r}; choose (2, 2), "
-            "weight decay."
-        )
-    if activation == "relu" and norms not in _OF_RELU:
-        raise ValueError(
-            f"penalty: ({norms[0]:g}, {norms[1]:g}) of ReLU networks has no bound of how hard a neuron in its cone can "
-            "pull; choose (2, 2), weight decay, or (2, 1), (1, 1) or (inf, 1), neurons with one output each; or "
-            "activation 'gated_relu'."
+            f"penalty: ({norms[0]:g}, {norms[1]:g}) goes with blocks 'mlp' and 'cnn', not with {block.name!r}; choose "
+            "(2, 2), weight decay."
         )

@@ -50,7 +50,7 @@ def test_a_path(run, flowers, tmp_path):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--penalty", "1,2", "--block", "fnet", "--tokens", 2], "block 'mlp'"),
+        (["--penalty", "1,2", "--block", "fnet", "--tokens", 2], "'mlp' and 'cnn'"),
         (["--penalty", "1,inf", "--activation", "relu"], "penalty: (1, inf)"),
         (["--penalty", "inf,inf"], "NP-hard"),
     ],

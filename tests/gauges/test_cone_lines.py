@@ -80,3 +80,41 @@ def test_a_pull_is_the_linear_program_s(norm: float) -> None:
 def test_others_are_refused_in_a_sentence(penalty: tuple[float, float]) -> None:
     with pytest.raises(ValueError, match="no bound of how hard a neuron in its cone can pull"):
         pn.formulate("mlp", X, Y, "relu", 4, penalty=penalty)
+
+
+@pytest.mark.parametrize("penalty", [(1, 2), (math.inf, 2), (math.inf, math.inf), (2, math.inf)])
+def test_of_one_output_all_norms_are_one(penalty: tuple[float, float]) -> None:
+    one, same = (
+        pn.solve(pn.formulate("mlp", X, Y[:, :1], "relu", 6, beta=0.5, penalty=norms), tol=1e-6)
+        for norms in (penalty, (penalty[0], 1))
+    )
+    assert one.certificate.status == "certified"
+    assert one.certificate.penalty == penalty
+    assert one.certificate.primal == pytest.approx(same.certificate.primal, rel=2e-6)
+    verdict = second_opinion(one.problem, one.network())
+    assert verdict.primal == pytest.approx(one.certificate.primal, rel=1e-9)
+    assert verdict.dual <= one.certificate.primal
+
+
+@pytest.mark.parametrize("penalty", [(2, 1), (1, 1), (math.inf, 1)])
+def test_convolutions_in_one_place_are_the_mlp(penalty: tuple[float, float]) -> None:
+    """A kernel as large as the sample; then one that walks, with two cells, judged by the other code."""
+    few, images = Y[:7], X[:7, None]
+    alone = pn.solve(pn.formulate(pn.CNN(kernel=3), images, few, "relu", 3, beta=0.5, penalty=penalty), tol=1e-5)
+    dense = pn.formulate("mlp", X[:7], few, "relu", alone.problem.gate_vectors, beta=0.5, penalty=penalty)
+    assert alone.certificate.status == "certified"
+    assert alone.certificate.primal == pytest.approx(pn.solve(dense, tol=1e-5).certificate.primal, rel=2e-5)
+    walking = pn.formulate(pn.CNN(kernel=2, pool=2), images, few, "relu", 3, beta=0.5, penalty=penalty)
+    found = pn.solve(walking, tol=1e-3)
+    assert found.certificate.status == "certified"
+    verdict = second_opinion(walking, found.network(), theta=found.certificate.theta)
+    assert verdict.primal == pytest.approx(found.certificate.primal, rel=1e-9)
+    assert verdict.dual <= found.certificate.primal
+
+
+def test_a_start_whose_neurons_have_the_wrong_sizes() -> None:
+    """At the optimum of a smaller β no neuron pulls as hard as β: the sizes there are have to shrink all the same."""
+    problem = posed(1, gates=4)
+    fitted = pn.solve(problem.with_beta(problem.beta / 4), tol=1e-3).network()
+    again = pn.solve(problem, "line_frank_wolfe", tol=1e-4, start=fitted)
+    assert again.certificate.status == "certified"

@@ -267,10 +267,10 @@ def test_refusals():
     for wrong in ((1, 3), (1,), 2, "12", (1, "inf"), (True, 2), (1, 2, 2), None):
         with pytest.raises(ValueError, match="penalty: a pair"):
             formulate("mlp", X, Y, penalty=wrong)
-    with pytest.raises(ValueError, match=r"penalty: .* goes with block 'mlp', .* not with 'attention'"):
+    with pytest.raises(ValueError, match=r"penalty: .* goes with blocks 'mlp' and 'cnn', not with 'attention'"):
         formulate("attention", normal(3, 4, 2), normal(3, 2), "linear", penalty=(1, 2))
-    with pytest.raises(ValueError, match=r"penalty: .* 'cnn' without ReLU, not with 'cnn'"):
-        formulate(pn.CNN(kernel=2), normal(3, 1, 3, 3), normal(3, 2), "relu", gates=2, penalty=(2, 1))
+    with pytest.raises(ValueError, match=r"penalty: .* ReLU networks with several outputs"):
+        formulate(pn.CNN(kernel=2), normal(3, 1, 3, 3), normal(3, 2), "relu", gates=2, penalty=(1, 2))
     many = MOST_SIGNS + 1
     for pair, p, q in (((INF, 2), many, 3), ((2, INF), 3, many), ((INF, INF), many, many)):
         with pytest.raises(ValueError, match=f"NP-hard.*{MOST_SIGNS} weights.*{many}"):

@@ -196,6 +196,18 @@ def test_dropout_is_what_it_is_in_evaluation() -> None:
     assert [type(layer) for layer in better] == [type(layer) for layer in loose]  # type: ignore[arg-type]
 
 
+def test_sequences_within_sequences_are_what_is_in_them() -> None:
+    X, Y = planar(9, 2)
+    first, last = nn.Linear(2, 4).double(), nn.Linear(4, 2).double()
+    nested = nn.Sequential(nn.Sequential(first, nn.Sequential(nn.ReLU(), nn.Dropout())), nn.Sequential(last))
+    found = pn.certify(nested, (X, Y), loss="squared", beta=BETA)
+    assert found == pn.certify(nn.Sequential(first, nn.ReLU(), last), (X, Y), loss="squared", beta=BETA)
+    better = found.improve()
+    assert better is not None
+    assert str(better[0][1]) == str(nested[0][1])  # type: ignore[index]
+    assert pn.certify(better, (X, Y), loss="squared", beta=BETA).primal < found.primal
+
+
 @pytest.mark.parametrize("bias", [False, True])
 def test_two_linear_layers_are_judged_among_linear_networks(bias: bool) -> None:
     X, Y = planar(9, 2)

@@ -20,6 +20,7 @@ from provenet.cli.options import refuse_if_given
 from provenet.data.loading import Dataset, guess_task, split_rows
 from provenet.estimators.base import ProvenEstimator
 from provenet.estimators.beta import USUAL
+from provenet.formulation.gauge import check_pull
 from provenet.gauges.prox.mixed import Penalty, gauge_of
 from provenet.memory import as_bytes
 from provenet.problem import Problem
@@ -127,8 +128,10 @@ def prepare(
 def _check_penalty(block: Block, activation: str, penalty: Penalty, X: NDArray[Any], outputs: int) -> None:
     """Norms that the block does not have, or that cannot be judged, are wrong use, told before the work."""
     try:
-        check_penalty(penalty, block, activation)
-        gauge_of(penalty, *block.weights(torch.zeros(1, *X.shape[1:], dtype=torch.float64), outputs))
+        check_penalty(penalty, block)
+        p, q = block.weights(torch.zeros(1, *X.shape[1:], dtype=torch.float64), outputs)
+        check_pull(penalty, activation, q)
+        gauge_of(penalty, p, q)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--penalty") from None
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from provenet.blocks import OnData
 from provenet.formulation.gates import find_gates
-from provenet.formulation.gauge import gauge_for
+from provenet.formulation.gauge import check_pull, gauge_for
 from provenet.formulation.sample import sample_of
 from provenet.formulation.trainee import BlockTrainee
 from provenet.formulation.units import normalised
@@ -51,6 +51,7 @@ def assembled(
     make: Callable[[Gates, float], Operator],
 ) -> Problem:
     """The problem of a bound block; size: that of its samples; ``make(gates, scale)``: its operator of X/scale."""
+    check_pull(statement.penalty, statement.activation, on.q)
     scaled_loss, units = normalised(loss, size, on.block.degree)
     beta = units.normalised_beta(statement.beta)
     trainee = BlockTrainee(on, scaled_loss, beta, units)

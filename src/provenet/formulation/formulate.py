@@ -84,9 +84,9 @@ def formulate(
     gate_group : array (P,), optional
         The group of each gate vector, for a block with groups; without it every group has them all.
     penalty : pair of norms, default (2, 2)
-        For MLPs, and convolutions without ReLU: (C, R), each 1, 2 or inf, of
-        β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), where u_j and v_j are the first and the second layer of neuron j (BM Lemma 3.1,
-        Thm B.1); (2, 2) is weight decay.  ReLU has (2, 2) and (2, 1).
+        For MLPs and convolutions: (C, R), each 1, 2 or inf, of β/2 Σ_j (‖u_j‖_C² + ‖v_j‖_R²), where u_j and v_j are the
+        first and the second layer of neuron j (BM Lemma 3.1, Thm B.1); (2, 2) is weight decay.  ReLU has (2, 2) and
+        (C, 1), and any where v_j is one number.
     n_gates : int, default 100
         How many, where ``gates`` is a name.
     fit_intercept : bool or "free", optional

@@ -10,8 +10,18 @@ from provenet.cones import Cones
 from provenet.gates import Gates
 from provenet.gates.arrangements import doubt
 from provenet.gauges import ConeColumns, ConeLines, ConeNuclear, Gauge, SpikeFree
-from provenet.gauges.prox.mixed import gauge_of
+from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, gauge_of
 from provenet.statement import ONE_OUTPUT_EACH, Statement
+
+
+def check_pull(norms: Penalty, activation: str, outputs: int) -> None:
+    """Whether there is a bound of how hard a neuron with so many second-layer weights can pull within a cone."""
+    if activation == "relu" and norms != WEIGHT_DECAY and norms[1] != 1 and outputs > 1:
+        raise ValueError(
+            f"penalty: ({norms[0]:g}, {norms[1]:g}) of ReLU networks with several outputs has no bound of how hard a "
+            "neuron in its cone can pull; choose (2, 2), weight decay, or (2, 1), (1, 1) or (inf, 1), neurons with one "
+            "output each; or activation 'gated_relu'."
+        )
 
 
 def gauge_for(statement: Statement, on: OnData, gates: Gates) -> Gauge:

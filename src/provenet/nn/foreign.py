@@ -5,9 +5,9 @@ What is read, as an ``nn.Sequential``:
 - ``[Flatten,] Linear, [ReLU,] Linear``: the MLP, linear without a ReLU.
 - ``Conv1d | Conv2d, ReLU, [average pooling,] Flatten, Linear``: the CNN, any average pooling as its matrix.
 
-Identity and dropout, which in evaluation is one, may stand anywhere.  Of a module of another class the two layers are
-named, and between them is taken to be a ReLU, and the average pooling that is named between them; whoever reads one
-has to compare outputs.
+Identity and dropout, which in evaluation is one, may stand anywhere; sequences within a sequence are what is in them.
+Of a module of another class the two layers are named, and between them is taken to be a ReLU, and the average pooling
+that is named between them; whoever reads one has to compare outputs.
 
 A bias of the first layer is the weight of a column of ones (of a last entry of each patch, in a convolution), and
 weight decay is taken to act on it as on any weight.  A bias of the last layer becomes that of our module; one that is
@@ -17,7 +17,7 @@ zero is left out, unless it is to be kept.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -77,7 +77,7 @@ def read_module(
 
 
 def _in_sequence(module: nn.Module) -> _Layers:
-    at = [(name, layer) for name, layer in module.named_children() if not isinstance(layer, _IDLE)]
+    at = [(name, layer) for name, layer in _leaves(module) if not isinstance(layer, _IDLE)]
     names, layers, kinds = [name for name, _ in at], [layer for _, layer in at], [type(layer) for _, layer in at]
     flatten = kinds[:1] == [nn.Flatten]
     if kinds[flatten:] in ([nn.Linear, nn.ReLU, nn.Linear], [nn.Linear, nn.Linear]):
@@ -92,6 +92,15 @@ def _in_sequence(module: nn.Module) -> _Layers:
     raise ValueError(
         f"module: nn.Sequential({listed}) is no two-layer ReLU network; those that can be read are {_KINDS}."
     )
+
+
+def _leaves(module: nn.Module, above: str = "") -> Iterator[tuple[str, nn.Module]]:
+    """The layers of a sequence and of those within it, with their names."""
+    for name, layer in module.named_children():
+        if type(layer) is nn.Sequential:
+            yield from _leaves(layer, f"{above}{name}.")
+        else:
+            yield above + name, layer
 
 
 def _named(module: nn.Module, layers: Sequence[str], sample: tuple[int, ...]) -> _Layers:

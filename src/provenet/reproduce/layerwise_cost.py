@@ -193,7 +193,7 @@ def _picture(found: list[Piece], stages: int) -> Figure:
     for axes, (name, label, unit) in zip(figure.subplots(1, 2), panels, strict=True):
         for form, colour in _FORMS.items():
             mine = [piece for piece in found if piece["form"] == form]
-            done = [piece for piece in mine if piece.get(name) is not None]
+            done = [piece for piece in mine if piece.get(name)]  # a peak of zero was not seen, or not known
             axes.plot([p["stage"] for p in done], [p[name] / unit for p in done], "o-", color=colour, label=form)
             refused = [piece for piece in mine if name == "bytes" and "needed" in piece]
             if refused:

@@ -131,7 +131,10 @@ def _picture(curve: Curve, found: dict[Size, Piece]) -> Figure:
     order = np.argsort(seconds)
     last.plot(seconds, test, "o", color=_COLOURS[(curve.stages - 1) % len(_COLOURS)])
     last.step(np.array(seconds)[order], np.maximum.accumulate(np.array(test)[order]), where="post", color="0.5", lw=0.8)
-    last.set(xscale="log", xlabel="CPU seconds, all stages")
+    ticks = np.geomspace(min(seconds), max(seconds), 3)
+    last.set(xscale="log", xlabel="CPU seconds, all stages", xticks=ticks)
+    last.set_xticklabels([f"{value:,.2g}" if value < 10 else f"{value:,.0f}" for value in ticks], fontsize=8)
+    last.minorticks_off()
     panels[0].set_ylabel("test accuracy, %")
     panels[0].legend(frameon=False, fontsize=8)
     for axes in panels:

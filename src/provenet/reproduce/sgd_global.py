@@ -94,7 +94,7 @@ def _optimum() -> Piece:
 def _algorithm_1(total: float | None, steps: int) -> Piece:
     X, Y = data()
     problem = formulate("mlp", X, Y, "relu", "all", loss="squared", beta=_BETA, fit_intercept=False)
-    solution = solve_quietly(problem, ClassicFrankWolfe(total, bisection=total is None), Limits(1e-12, steps))
+    solution = solve_quietly(problem, ClassicFrankWolfe(total), Limits(1e-12, steps))
     curve = [(record.step, record.primal) for record in solution.history]
     return {"primal": solution.certificate.primal, "curve": curve}
 

@@ -32,6 +32,10 @@ def _of_group(samples: Samples, groups: Groups, b: int, theta: Array, statement:
     sizes = groups.first.shape[1], groups.second.shape[1]
     table = samples.table(groups, b) if statement.relu else None
     norms = checked(statement.penalty)
+    if statement.relu and norms != (2, 2) and norms[1] != 1 and sizes[1] > 1:
+        raise ValueError(
+            f"penalty: {statement.penalty} of ReLU networks with several outputs is not judged; (C, 1) is."
+        )
     vectors = groups.judged(b)
     if statement.all_arrangements:
         vectors = sectors(table) if sizes[0] == 2 and table is not None else None

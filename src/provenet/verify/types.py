@@ -134,13 +134,8 @@ class Statement:
             raise ValueError("all_arrangements: it goes with relu and blocks without groups.")
         if self.all_arrangements and self.gate_vectors is not None:
             raise ValueError("gate_vectors, all_arrangements: give one of the two.")
-        norms = checked(self.penalty)
-        known = self.block == "mlp" or (self.block == "cnn" and not self.relu)
-        if norms != (2, 2) and (not known or (self.relu and norms[1] != 1)):
-            raise ValueError(
-                f"penalty: {self.penalty} goes with blocks 'mlp' and 'cnn', and for ReLU only norms (C, 1) of 'mlp' "
-                "are judged."
-            )
+        if checked(self.penalty) != (2, 2) and self.block not in ("mlp", "cnn"):
+            raise ValueError(f"penalty: {self.penalty} goes with blocks 'mlp' and 'cnn'.")
 
     @property
     def groups(self) -> int:

@@ -2,10 +2,12 @@
 
     p(t) = min L(A(Z)) + βt   over   Σ_k ‖Z_k‖_{*,K} ≤ t
 
-From Z = 0, step k adds the neuron of the most violated arrangement:  Z ← (1 − α)Z + αt·u gᵀ,  α = 2/(2 + k).  p is
-convex, and its slope at t is β − max_k γ_k°(∇): so t* is where the largest polar is β.  The search moves t once
-Frank–Wolfe's own gap is a small part of what is at stake: by halves, as the paper says, or towards where the polars
-seen so far say that it is.
+From Z = 0, step k adds the neuron of the most violated arrangement:  Z ← (1 − α)Z + αt·u gᵀ,  α = 2/(2 + k).
+
+The search is bisection.  Each step gives a line that p is never below, −L*(Θ) + (β − max_k γ_k°(A_k*Θ))·t, and so
+does a loss of zero, βt.  A t at which a line is above the best objective seen is not the best one: what is left is a
+bracket of t*, and a t near one of its ends moves to its middle.  Nothing else may close the bracket: polars that only
+seem to be below β would shut out the best t for good.
 
 The paper's rate: after k steps p(t) is within 2C/(k + 2) of its least value, C ≤ (2tσ)² for the squared loss, where σ
 bounds what a unit neuron predicts.  In units of the objective that is the more, the smaller β is, as t grows.
@@ -29,39 +31,37 @@ from provenet.solvers.neurons.place import Place, place
 from provenet.variable import Factors, Stack
 from provenet.vectors import unit
 
-_INNER = 0.3  # of |polar − β|·t: an inner gap below it tells on which side of t the best t is
+_NEAR = 0.25  # of the bracket: a t nearer to one of its ends moves
+_FARTHEST = 2.0  # times t: upper ends beyond it count as that, for L(0)/β is far beyond any t of use
+_THIN = 1e-12  # of its upper end: a bracket no wider than that is a point
 _DUST = 1e-10  # of t: neurons that have faded below it go
 _SAME = 1e-14  # 1 − cos of first layers that are one neuron's
-_FARTHEST = 4.0  # times t, where no upper end has been tried yet
-_MARGIN = 0.1  # of the bracket: the next t is no closer to its ends
 _CHUNK, _CHEAP_CHUNK = 16, 512  # gates asked at a time; where their answer has a formula
 _LIMIT = 1e-300
 
 
 @dataclass(frozen=True)
 class ClassicState:
-    """``atoms``: unit u, with g of the neuron's size.  low ≤ t* ≤ high, where the largest polars were β·exp(excess);
-    ``total`` is the t at work, ``steps`` those taken with it, ``fixed``: t is the caller's; ``halves``: t
-    is searched for by bisection."""
+    """``atoms``: unit u, with g of the neuron's size.  ``total`` is the t at work, ``steps`` those taken with it,
+    ``fixed``: it is the caller's.  low ≤ t* ≤ high; ``best``: the least objective seen."""
 
     atoms: Factors
     prediction: Tensor
     total: float
-    low: tuple[float, float]
-    high: tuple[float, float]
     fixed: bool
-    halves: bool = False
+    high: float
+    low: float = 0.0
+    best: float = math.inf
     steps: int = 0
 
 
 @dataclass(frozen=True)
 class ClassicFrankWolfe(Method[ClassicState]):
     """total: the bound t of Σ‖u_j‖‖v_j‖ in CP eq. 14, in the user's units; None: it is searched for, by halves of its
-    bracket with ``bisection``, else also by its slope.  check_every: steps between two looks at the gap; with 1 the
-    history has objective and bound, and so the distance from the optimum, of every step."""
+    bracket.  check_every: steps between two looks at the gap; with 1 the history has objective and bound, and so the
+    distance from the optimum, of every step."""
 
     total: float | None = None
-    bisection: bool = False
     check_every: int = 50
 
     name = "classic_frank_wolfe"
@@ -77,8 +77,7 @@ class ClassicFrankWolfe(Method[ClassicState]):
         return self if self.total is None else replace(self, total=self.total / units.z)
 
     def init(self, program: Program[ConeGauge], start: Factors | None) -> ClassicState:
-        first = _first(program, program.gauge, place(program, start or program.nobody), self.total)
-        return replace(first, halves=self.bisection)
+        return _first(program, program.gauge, place(program, start or program.nobody), self.total)
 
     def step(self, program: Program[ConeGauge], state: ClassicState) -> ClassicState:
         return _next(program, program.gauge, state)
@@ -92,10 +91,9 @@ def _first(program: Program, gauge: ConeGauge, at: Place, total: float | None) -
     """β t* ≤ L(0): what zero weights cost bounds the best t."""
     zero = torch.zeros_like(at.prediction)
     high = float(program.loss.value(zero)) / program.beta
-    low = (0.0, math.log(max(program.beta_max / program.beta, 1.0)))
     own = float(at.factors.penalty())
     first = total if total is not None else min(own, high) if own > 0 else _first_total(program, gauge, high)
-    return ClassicState(at.factors.with_unit_left(), at.prediction, first, low, (high, -math.inf), total is not None)
+    return ClassicState(at.factors.with_unit_left(), at.prediction, first, total is not None, high)
 
 
 def _first_total(program: Program, gauge: ConeGauge, high: float) -> float:
@@ -115,9 +113,14 @@ def _next(program: Program, gauge: ConeGauge, state: ClassicState) -> ClassicSta
     atom = largest_atom(gauge, program.operator.adjoint(-theta))
     column = program.operator.forward_factors(atom)
     largest = -float((theta * column).sum())
-    inner_gap = state.total * largest + float((theta * state.prediction).sum())
-    if not state.fixed and state.steps > 0 and inner_gap <= _INNER * abs(largest - program.beta) * state.total:
-        return _moved(state, math.log(max(largest, _LIMIT) / program.beta))
+    if not state.fixed:
+        value = float(program.loss.value(state.prediction))
+        height = value - float((theta * state.prediction).sum())  # −L*(Θ), as Θ is a gradient
+        best = min(state.best, value + program.beta * float(state.atoms.sizes().sum()))
+        state = replace(state, best=best)
+        for line in ((height, program.beta - largest), (0.0, program.beta)):
+            state = _narrowed(state, *line)
+        state = _moved(state)
     alpha = 2 / (2 + state.steps)
     old = replace(state.atoms, right=state.atoms.right * (1 - alpha))
     atoms = _one_of_each(old, atom, alpha * state.total)
@@ -170,28 +173,26 @@ def _searched(gauge: ConeGauge, stack: Stack) -> tuple[int, Tensor]:
     return gate, u
 
 
-def _moved(state: ClassicState, excess: float) -> ClassicState:
-    """t moved to where the line through the last excesses, log(polar/β), is zero, well within the bracket."""
-    here = (state.total, excess)
-    low, high = (here, state.high) if excess > 0 else (state.low, here)
-    slope = (high[1] - low[1]) / (high[0] - low[0]) if high[1] > -math.inf else _slope(state.low, here)
-    guess = low[0] - low[1] / slope if slope < 0 else math.inf
-    last = high[0] if high[1] > -math.inf else min(high[0], _FARTHEST * max(low[0], _LIMIT))
-    margin = _MARGIN * (last - low[0])
-    if state.halves:  # twice as far while no upper end was tried: L(0)/β is far beyond any t of use
-        middle = (low[0] + high[0]) / 2
-        total = middle if high[1] > -math.inf else min(middle, 2 * max(low[0], _LIMIT))
-    else:
-        total = min(max(guess, low[0] + margin), last - margin)
-    ratio = total / state.total
+def _narrowed(state: ClassicState, height: float, slope: float) -> ClassicState:
+    """The bracket without those t at which the line is above the best objective."""
+    if slope == 0:
+        return state
+    end = (state.best - height) / slope
+    return replace(state, high=min(state.high, end)) if slope > 0 else replace(state, low=max(state.low, end))
+
+
+def _moved(state: ClassicState) -> ClassicState:
+    """t to the middle of the bracket, if it is near an end; Z as it was, or shrunk into the smaller ball."""
+    width = state.high - state.low
+    far = min(state.high, _FARTHEST * state.total)
+    near = min(state.total - state.low, far - state.total) < _NEAR * (far - state.low)
+    if not near or width <= _THIN * state.high:
+        return state
+    total = min(state.low + width / 2, _FARTHEST * state.total)
+    ratio = min(total / state.total, 1.0)
     atoms = replace(state.atoms, right=state.atoms.right * ratio)
-    # a warm start: as far along as its inner gap says, so that the next steps do not undo it
-    steps = max(state.steps // 2, 1)
-    return ClassicState(atoms, state.prediction * ratio, total, low, high, False, state.halves, steps)
-
-
-def _slope(first: tuple[float, float], second: tuple[float, float]) -> float:
-    return (second[1] - first[1]) / (second[0] - first[0]) if second[0] > first[0] else 0.0
+    # a warm start: as far along as half of its steps say, so that the next ones do not undo it
+    return replace(state, atoms=atoms, prediction=state.prediction * ratio, total=total, steps=max(state.steps // 2, 1))
 
 
 def _one_of_each(old: Factors, atom: Factors, size: float) -> Factors:

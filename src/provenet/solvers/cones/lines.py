@@ -27,10 +27,12 @@ _PROGRAM = 2e5  # multiply-adds, about, of a linear program, for each of its row
 
 @dataclass(frozen=True)
 class LinesState:
-    """``atoms``: u with ‖u‖_C = 1, and v of one output each, with its sign and size."""
+    """``atoms``: u with ‖u‖_C = 1, and v of one output each, with its sign and size; ``best``: their sizes are, which
+    those of a start need not be."""
 
     atoms: Factors
     prediction: Tensor
+    best: bool
     exhausted: bool = False
 
 
@@ -49,13 +51,13 @@ class LineFrankWolfe(Method[LinesState]):
 
     def init(self, program: Program[ConeLines], start: Factors | None) -> LinesState:
         given = program.nobody if start is None else _one_output_each(start, program.gauge.first)
-        return LinesState(given, program.operator.forward_factors(given))
+        return LinesState(given, program.operator.forward_factors(given), best=not given.n_neurons)
 
     def step(self, program: Program[ConeLines], state: LinesState) -> LinesState:
         op, loss = program.operator, program.loss
         lower, _, u, v = program.gauge.pulls(-op.adjoint(loss.gradient(state.prediction)))
         new = torch.nonzero(lower > program.beta * (1 + _VIOLATED)).flatten()
-        if not len(new):
+        if state.best and not len(new):
             return replace(state, exhausted=True)
         fresh = Factors(u[new], torch.zeros_like(v[new]), new)
         both = Factors.join(state.atoms, fresh)
@@ -63,7 +65,7 @@ class LineFrankWolfe(Method[LinesState]):
         columns = op.second_layer_columns(both.left, both.gate)  # (N, q, …): what each does to every output
         own = columns[torch.arange(len(output)), output][:, None]
         keep = distinct(own)
-        if len(keep) == state.atoms.n_neurons:
+        if state.best and len(keep) == state.atoms.n_neurons:
             return replace(state, exhausted=True)
         both, output, own = both.select(keep), output[keep], own[keep]
         sizes = both.right.gather(1, output[:, None])
@@ -71,7 +73,7 @@ class LineFrankWolfe(Method[LinesState]):
         right = torch.zeros_like(both.right).scatter_(1, output[:, None], found.v)
         size = found.v[:, 0].abs()
         atoms = replace(both, right=right).select(size > _NEEDED * size.max())
-        return LinesState(atoms, op.forward_factors(atoms))
+        return LinesState(atoms, op.forward_factors(atoms), best=True)
 
     def finished(self, state: LinesState) -> bool:
         return state.exhausted
