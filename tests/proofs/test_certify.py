@@ -218,6 +218,8 @@ def test_wrong_use_says_what_to_do() -> None:
     refused("sample_weight: it goes with arrays", data=[(X, Y)], sample_weight=np.ones(N))
     refused("sample_weight: 11 samples need shape", sample_weight=np.ones(3))
     refused("range of float64", data=(X * 1e300, Y * 1e300))
+    with pytest.raises(TypeError, match="sharpne: certify has no such settings; it has tol, loss, beta, "):
+        pn.certify(module, (X, Y), loss="squared", beta=0.1, sharpne=1.0)  # type: ignore[call-overload]
 
 
 def test_weights_that_are_no_numbers() -> None:

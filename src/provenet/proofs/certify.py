@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from numbers import Real
 from typing import Any, overload
 
@@ -115,6 +116,9 @@ def certify(what: Any, on: Any, Y: Any = None, /, *, tol: float = 1e-4, **traini
     """
     if isinstance(Y, Real):
         raise TypeError(f"tol: it is given by name, tol={Y!r}; a third argument by position is Y.")
+    known = [field.name for field in fields(Training)]
+    if unknown := [name for name in training if name not in known]:
+        raise TypeError(f"{', '.join(unknown)}: certify has no such settings; it has tol, {', '.join(known)}.")
     if not isinstance(what, Problem):
         return certify_module(what, on if Y is None else (on, Y), Training(**training), tol)
     if Y is not None:
