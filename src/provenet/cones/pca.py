@@ -38,6 +38,7 @@ _TOGETHER = 128  # gates relaxed at a time
 _SMALLEST = 2.0**-300  # numbers whose squares, and sums of them, are numbers
 _CLIMB_SHARE = 0.3  # of what a deadline leaves: lower bounds say where upper ones are needed, which is what counts
 _EXCESS_SHARE = 0.1  # of how far the largest is beyond what it is compared with
+_AS_BAD = 0.3  # of how far the largest is beyond what is lost: a solver is told of all gates that are as far
 
 
 @dataclass(frozen=True)
@@ -130,14 +131,16 @@ def _bounded(
         decided[known < upper], upper = BOUNDS.index("relaxation"), torch.minimum(upper, known)
     lower, u = torch.zeros_like(upper), cones.inside.clone()
 
-    def suffices(lower: Tensor) -> Tensor:
-        """Upper bounds (B,) that need not be tightened, where these are the lower ones."""
+    def suffices(lower: Tensor, each: bool = False) -> Tensor:
+        """Upper bounds (B,) that need not be tightened, where these are the lower ones; ``each``: where one is lost,
+        those of gates that may be nearly as bad are, until they are known to be."""
         goal = (lower * (1 + tolerance)).clamp_min(enough)
         if only is None:
             return goal
         largest, (against, lost) = float(lower.max()), only
         if largest > lost:
-            return torch.full_like(goal, torch.inf)
+            nearly = lost + _AS_BAD * (largest - lost)
+            return torch.where(lower > nearly, torch.inf, nearly) if each else torch.full_like(goal, torch.inf)
         return goal.clamp_min(max(largest * (1 + tolerance), largest + _EXCESS_SHARE * (largest - against)))
 
     def open_gates() -> Tensor:
@@ -191,7 +194,7 @@ def _bounded(
 
         def own(found: Tensor) -> Tensor:
             known[gates] = torch.maximum(lower[gates], found)
-            return suffices(known)[gates]
+            return suffices(known, each=True)[gates]
 
         budget = min(nodes * gates.numel(), _MOST_NODES)
         leaf = branch_and_bound(cones.restrict(gates), G[gates], upper[gates], own, budget)
