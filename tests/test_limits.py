@@ -6,6 +6,7 @@ import ast
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,6 +115,24 @@ def test_amplitudes_are_the_optimum() -> None:
     assert bool((x >= 0).all())
     assert float(slope.min()) >= -1e-10
     assert float((slope * x).abs().max()) <= 1e-10
+
+
+def test_amplitudes_that_are_asked_for_alike_join_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A factorisation for each that joins, one after the other, would be more than there are positive ones."""
+    solved, factorise = [], torch.linalg.cholesky_ex
+
+    def counted(*args: Any, **more: Any) -> Any:
+        solved.append(1)
+        return factorise(*args, **more)
+
+    root = torch.tensor(normal(150, 120))
+    Q, b = root.T @ root + 0.1 * torch.eye(120, dtype=torch.float64), torch.tensor(normal(120))
+    monkeypatch.setattr(torch.linalg, "cholesky_ex", counted)
+    x = nonnegative_quadratic(Q, b, torch.zeros(120, dtype=torch.float64))
+    slope = Q @ x + b
+    assert float(slope.min()) >= -1e-10
+    assert float((slope * x).abs().max()) <= 1e-10
+    assert len(solved) < int((x > 0).sum())
 
 
 @pytest.mark.parametrize("room", LOOPING)

@@ -8,7 +8,7 @@ import torch
 from provenet.cones import Cones, cone_pca
 from provenet.cones.branch import branch_and_bound, output_rank
 from provenet.cones.relaxation import relaxed
-from provenet.cones.search import climb, survey
+from provenet.cones.search import climb, glance, survey
 
 
 def random_cones(N: int, p: int, B: int, seed: int) -> Cones:
@@ -126,6 +126,33 @@ def test_narrow_cones_in_many_dimensions_are_closed() -> None:
     assert set(found.bounds()) == {"branch"}
     assert bool((brute_force(cones, G) <= found.upper).all())
     assert float((torch.linalg.svdvals(G)[:, 0] / found.lower).min()) > 1.3
+
+
+def test_where_one_gate_is_lost_those_nearly_as_bad_are_found() -> None:
+    """A solver that is told of one gate at a time comes back once for each."""
+    cones, G = random_cones(150, 10, 40, seed=23), matrices(40, 10, 3, seed=24)
+    best = cone_pca(cones, G, tolerance=1e-6).lower
+    lost = float(best.median())
+    found = cone_pca(cones, G, enough=lost, largest_only=True, against=lost, lost=lost)
+    nearly = lost + 0.3 * (float(found.lower.max()) - lost)
+    assert bool(((found.lower > nearly) | (found.upper <= nearly * (1 + 1e-9))).all())
+    assert bool((found.lower[best > 1.01 * float(best.max() - 0.5 * (best.max() - lost))] > nearly).all())
+    assert bool((found.upper >= best * (1 - 1e-9)).all())
+
+
+def test_a_glance_from_a_point_that_pulls_less_begins_inside() -> None:
+    cones, G = random_cones(80, 8, 10, seed=33), matrices(10, 8, 3, seed=34)
+    own, best = glance(cones, G), climb(cones, G)
+    generator = torch.Generator().manual_seed(0)
+    near = cones.pulled_inside(
+        cones.inside + 1e-3 * torch.randn(10, 8, generator=generator, dtype=torch.float64), torch.arange(10)
+    )
+    near = near / near.norm(dim=1, keepdim=True)
+    lower = reached(G, near) < reached(G, cones.inside)
+    assert 0 < int(lower.sum()) < 10
+    there = glance(cones, G, near)
+    assert torch.equal(there.u[lower], own.u[lower])
+    assert bool((glance(cones, G, best.u).value >= best.value * (1 - 1e-12)).all())
 
 
 def test_a_survey_finds_what_a_climb_finds() -> None:

@@ -38,6 +38,10 @@ _TOGETHER = 128  # gates relaxed at a time
 _SMALLEST = 2.0**-300  # numbers whose squares, and sums of them, are numbers
 _CLIMB_SHARE = 0.3  # of what a deadline leaves: lower bounds say where upper ones are needed, which is what counts
 _EXCESS_SHARE = 0.1  # of how far the largest is beyond what it is compared with
+_AS_BAD, _LONGER = (
+    0.3,
+    8,
+)  # of how far the largest is beyond what is lost: other gates as far are looked for, so many waves
 
 
 @dataclass(frozen=True)
@@ -72,9 +76,10 @@ def cone_pca(
 
     enough: an upper bound no larger than this need not be tightened.  largest_only: nor one that is no larger than
     another gate's lower bound; the largest of all upper bounds is what is wanted, and where that is beyond ``against``,
-    a tenth of the excess is accuracy enough; once it is known to be beyond ``lost``, any bound will do.  nodes: of
-    branch and bound, a gate; zero: none.  tolerance: lower and upper this close, relatively, need not be tightened.  A
-    deadline leaves bounds as loose as they are by then.
+    a tenth of the excess is accuracy enough; once it is known to be beyond ``lost``, any bound will do, but that branch
+    and bound goes on for a while, for other gates that are nearly as far beyond.  nodes: of that, a gate; zero: none.
+    tolerance: lower and upper this close, relatively, need not be tightened.  A deadline leaves bounds as loose as they
+    are by then.
     """
     size = power_of_two(G)
     if not _SMALLEST < size < 1 / _SMALLEST:  # squares would vanish, or overflow
@@ -130,14 +135,16 @@ def _bounded(
         decided[known < upper], upper = BOUNDS.index("relaxation"), torch.minimum(upper, known)
     lower, u = torch.zeros_like(upper), cones.inside.clone()
 
-    def suffices(lower: Tensor) -> Tensor:
-        """Upper bounds (B,) that need not be tightened, where these are the lower ones."""
+    def suffices(lower: Tensor, each: bool = False) -> Tensor:
+        """Upper bounds (B,) that need not be tightened, where these are the lower ones; ``each``: where one is lost,
+        only those of gates that are, or cannot be, nearly as bad."""
         goal = (lower * (1 + tolerance)).clamp_min(enough)
         if only is None:
             return goal
         largest, (against, lost) = float(lower.max()), only
         if largest > lost:
-            return torch.full_like(goal, torch.inf)
+            nearly = lost + _AS_BAD * (largest - lost)
+            return torch.where(lower > nearly, torch.inf, nearly) if each else torch.full_like(goal, torch.inf)
         return goal.clamp_min(max(largest * (1 + tolerance), largest + _EXCESS_SHARE * (largest - against)))
 
     def open_gates() -> Tensor:
@@ -187,11 +194,13 @@ def _bounded(
         gates = open_gates()
         if gates.numel() == 0 or nodes == 0 or deadline.over():
             return
-        known = lower.clone()
+        known, lost, waves = lower.clone(), torch.inf if only is None else only[1], 0
 
         def own(found: Tensor) -> Tensor:
+            nonlocal waves
             known[gates] = torch.maximum(lower[gates], found)
-            return suffices(known)[gates]
+            waves += float(known.max()) > lost
+            return suffices(known, each=waves <= _LONGER)[gates]
 
         budget = min(nodes * gates.numel(), _MOST_NODES)
         leaf = branch_and_bound(cones.restrict(gates), G[gates], upper[gates], own, budget)

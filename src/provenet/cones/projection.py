@@ -239,36 +239,32 @@ def _settle(unit_rows: Tensor | Rows, signs: Signs, g: Tensor, active: _Active, 
 
 def _settled(unit_rows: Tensor | Rows, signs: Signs, g: Tensor, active: _Active, which: Tensor) -> Tensor:
     """`_settle` of as many as fit."""
-    left = which
-    slots = torch.arange(active.row.shape[1], device=g.device)
+    many = max(int(active.count[which].max()), 1) if which.numel() else 1
+    row, lam = active.row[which, :many], active.lam[which, :many]
+    used = torch.arange(many, device=g.device) < active.count[which, None]
+    K = (take(unit_rows, row) * at(signs, which, row)[:, :, None]).mul_(used[:, :, None])
+    gram, pull = torch.bmm(K, K.mT), torch.bmm(K, g[which][:, :, None]).squeeze(2)
+    left = torch.arange(len(which), device=g.device)
     for _ in range(active.row.shape[1] + 8):
-        most = max(int(active.count[left].max()), 1) if left.numel() else 1
-        row, lam = active.row[left, :most], active.lam[left, :most]
-        used = slots[:most] < active.count[left, None]
-        K = (take(unit_rows, row) * at(signs, left, row)[:, :, None]).mul_(used[:, :, None])
-        gram = torch.bmm(K, K.mT)
-        gram.diagonal(dim1=1, dim2=2).add_((~used).to(g.dtype) + 1e-14)
-        target = -torch.bmm(K, g[left][:, :, None])
-        wanted = torch.linalg.solve(gram, target).squeeze(2).mul_(used)
-        bad = used & (wanted <= 0)
+        mine = used[left]
+        system = gram[left].mul_(mine[:, :, None] & mine[:, None, :])  # rows that were dropped are as if not there
+        system.diagonal(dim1=1, dim2=2).add_((~mine).to(g.dtype) + 1e-14)
+        wanted = torch.linalg.solve(system, -(pull[left] * mine)[:, :, None]).squeeze(2).mul_(mine)
+        bad = mine & (wanted <= 0)
         fine = ~bad.any(1)
-        done = left[fine]
-        active.lam[done, :most] = wanted[fine]
-        left = left[~fine]
+        lam[left[fine]] = wanted[fine]
+        left, wanted, bad = left[~fine], wanted[~fine], bad[~fine]
         if left.numel() == 0 or deadline.over():
             break
-        lam, wanted, bad = lam[~fine], wanted[~fine], bad[~fine]
-        ratio = torch.where(bad, lam / (lam - wanted).clamp_min(1e-300), torch.inf)
+        old = lam[left]
+        ratio = torch.where(bad, old / (old - wanted).clamp_min(1e-300), torch.inf)
         step = ratio.amin(1, keepdim=True).clamp(0, 1)
-        moved = lam + step * (wanted - lam)
-        keep = used[~fine] & ~(bad & (ratio <= step)) & (moved > 0)
-        order = torch.argsort(keep.to(torch.uint8), dim=1, descending=True, stable=True)
-        active.row[left, :most] = torch.gather(active.row[left, :most], 1, order)
-        active.lam[left, :most] = torch.gather(moved * keep, 1, order)
-        active.count[left] = keep.sum(1)
-    most = max(int(active.count[which].max()), 1) if which.numel() else 1
-    row = active.row[which, :most]
-    weight = active.lam[which, :most] * at(signs, which, row)
-    weight = weight * (slots[:most] < active.count[which, None])
-    active.lam[which] = active.lam[which] * (slots < active.count[which, None])
-    return g[which] + torch.bmm(weight[:, None, :], take(unit_rows, row)).squeeze(1)
+        moved = old + step * (wanted - old)
+        used[left] &= ~(bad & (ratio <= step)) & (moved > 0)
+        lam[left] = moved * used[left]
+    lam = lam * used
+    order = torch.argsort(used.to(torch.uint8), dim=1, descending=True, stable=True)
+    active.row[which, :many] = torch.gather(row, 1, order)
+    active.lam[which] = pad(torch.gather(lam, 1, order), (0, active.lam.shape[1] - many))
+    active.count[which] = used.sum(1)
+    return g[which] + torch.bmm(lam[:, None, :], K).squeeze(1)

@@ -17,7 +17,8 @@ _POLISH = 100
 _GLANCE = 4
 _ROUGH, _NODES = 1.03, 60  # how far upper bounds of a survey may be off, and its projections a gate
 _NEXT_TO = 1e-5  # of a value: what is this close above it is not looked for
-_STILL = 1e-13  # relative growth below which a climb has ended
+_STILL = 1e-13  # relative growth below which a climb has ended,
+_ENOUGH = 5e-3  # and a glance
 _HAIR = 1e-8  # a unit vector violating unit rows by less is in the cone
 _PEAKS = "peaks"  # what is kept of them
 _WORK = 2**23  # (gates × starts × (rows + p³)) at a time: so a deadline finds some gates done
@@ -60,8 +61,7 @@ def ascent(cones: Region, G: Tensor) -> Climb:
     start = cones.inside
     known = None if cones.recall is None else cones.recall.note(_PEAKS)
     if known is not None:
-        there, here = (torch.linalg.vector_norm(torch.bmm(u[:, None], G), dim=(1, 2)) for u in (known, start))
-        start = torch.where((there > here)[:, None], known, start)
+        start = higher(G, known, start)
     found = Climb(*_steps(cones, G, start, torch.arange(len(G), device=G.device), _STEPS))
     if cones.recall is not None:
         cones.recall.write(_PEAKS, found.u)
@@ -69,11 +69,16 @@ def ascent(cones: Region, G: Tensor) -> Climb:
 
 
 def glance(cones: Region, G: Tensor, start: Tensor | None = None) -> Climb:
-    """What a few power steps find from ``start`` (B, p), or the points inside: near the best where cones are narrow, at
-    a tenth of the cost of a climb."""
-    return Climb(
-        *_steps(cones, G, cones.inside if start is None else start, torch.arange(len(G), device=G.device), _GLANCE)
-    )
+    """What a few power steps find from ``start`` (B, p), or the points inside where these are higher: near the best
+    where cones are narrow, at a tenth of the cost of a climb."""
+    start = cones.inside if start is None else higher(G, start, cones.inside)
+    return Climb(*_steps(cones, G, start, torch.arange(len(G), device=G.device), _GLANCE, _ENOUGH))
+
+
+def higher(G: Tensor, some: Tensor, others: Tensor) -> Tensor:
+    """Of unit vectors (B, p) each the one that pulls harder."""
+    one, other = (torch.linalg.vector_norm(torch.bmm(u[:, None], G), dim=(1, 2)) for u in (some, others))
+    return torch.where((one > other)[:, None], some, others)
 
 
 def survey(cones: Region, G: Tensor, above: float = 0.0) -> Climb:
@@ -95,7 +100,9 @@ def survey(cones: Region, G: Tensor, above: float = 0.0) -> Climb:
     return Climb(*_steps(cones, G, u, torch.arange(len(G), device=G.device), _STEPS))
 
 
-def _steps(cones: Region, G: Tensor, u: Tensor, gate: Tensor, steps: int) -> tuple[Tensor, Tensor]:
+def _steps(
+    cones: Region, G: Tensor, u: Tensor, gate: Tensor, steps: int, still: float = _STILL
+) -> tuple[Tensor, Tensor]:
     signs, size = cones.signs[gate], torch.linalg.matrix_norm(G)[gate]
     value, point = u.new_zeros(len(u)), cones.inside[gate].clone()
     moving = torch.arange(len(u), device=u.device)
@@ -107,9 +114,9 @@ def _steps(cones: Region, G: Tensor, u: Tensor, gate: Tensor, steps: int) -> tup
         feasible = (norm[:, 0] > 1e-12 * size[moving] ** 2) & (last.violation <= _HAIR * norm[:, 0])
         u = torch.where(feasible[:, None], last.point / norm.clamp_min(1e-300), cones.inside[gate[moving]])
         now = torch.linalg.vector_norm(_times(G, u, gate[moving]), dim=1)
-        grows = now > value[moving] * (1 + _STILL)
+        better, grows = now > value[moving], now > value[moving] * (1 + still)
+        value[moving[better]], point[moving[better]] = now[better], u[better]
         moving, u = moving[grows], u[grows]
-        value[moving], point[moving] = now[grows], u
         if moving.numel() == 0 or deadline.over():
             break
         last = last.select(grows)

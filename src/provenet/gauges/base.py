@@ -35,8 +35,9 @@ class Asked(NamedTuple):
     """How well the largest of some polars has to be known.
 
     against: what it will be compared with.  Where it is beyond, a tenth of the excess is accuracy enough.  enough: an
-    upper bound no larger than this need not be tightened.  lost: nor need any, once the largest is beyond this.  near:
-    how close to each other, relatively, bounds need be where every digit takes more passes over the data.
+    upper bound no larger than this need not be tightened.  lost: nor need any, once the largest is beyond this, but
+    ``peaks`` that are nearly as far beyond are of use.  near: how close to each other, relatively, bounds need be where
+    every digit takes more passes over the data.
     """
 
     against: float = inf

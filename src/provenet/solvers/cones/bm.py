@@ -40,7 +40,7 @@ _SETTLED = 0.1  # a step that gains less than this part of the best since the la
 _CRAWL = 0.5  # of what the escape before it gained: escapes that gain more do not get near the end by themselves
 _FAR = 5e-3  # a round that lowers the objective by more than this part of it is not near the end
 _SLACK = 1e-12  # a polar this close to β is no violation
-_CHUNK = 64  # gates searched at a time,
+_CHUNK = 128  # gates searched at a time,
 _SEARCH_SHARE = 0.3  # in this part of the time left
 _SMALL_CALLS = 2e7  # multiply-adds: what its many small calls take, where an interior point has few
 _NARROW = 30  # rows a dimension from which cones are narrow
@@ -197,21 +197,23 @@ class Violating(NamedTuple):
 def escape(program: Program[ConeGauge], at: Place, most: int, seen: Tensor | None = None) -> Place | None:
     """``at`` with up to ``most`` neurons more, and a smaller objective; None where no gate offers one.
 
-    The neurons that glances find, from within the cones and from where the last look has ``seen`` some (P, p); those
-    of a thorough search where they are none that help, or where that is exact and none pull hard.  With one output a
+    The neurons that glances find, from where the last look has ``seen`` some (P, p) or within the cones, whichever is
+    higher; where they do not help, from within all cones; those of a thorough search where none of them helps, or where
+    that is exact and none pull hard.  With one output a
     thorough search is two projections a gate, and no glance is cheaper."""
     slope = program.operator.adjoint(program.loss.gradient(at.prediction))
-    glances = program.operator.q > 1
-    found = violating(program, slope, most, lambda _, region, some: glance(region, some).u) if glances else None
-    cheap = program.gauge.region.exact(program.operator.q)
-    if seen is not None and glances:
-        known = seen
-        again = violating(program, slope, most, lambda gates, region, some: glance(region, some, known[gates]).u)
-        found = _joined(again, found)
-    if found is not None and not (cheap and float(found.excess.max()) < _HARD * program.beta):
-        there = _with_atoms(program, at, found)
-        if there.value < at.value:
-            return there
+    cheap, found = program.gauge.region.exact(program.operator.q), None
+    starts = () if program.operator.q == 1 else (None,) if seen is None else (seen, None)
+    for known in starts:
+
+        def glances(gates: Tensor, region: Region, some: Stack, known: Tensor | None = known) -> Tensor:
+            return glance(region, some, None if known is None else known[gates]).u
+
+        found = _joined(violating(program, slope, most, glances), found)
+        if found is not None and not (cheap and float(found.excess.max()) < _HARD * program.beta):
+            there = _with_atoms(program, at, found)
+            if there.value < at.value:
+                return there
     peaks = violating(program, slope, most, lambda _, region, some: region.peaks(some, above=program.beta))
     found = _joined(peaks, found)
     there = at if found is None else _with_atoms(program, at, found)

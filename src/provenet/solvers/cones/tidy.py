@@ -25,7 +25,7 @@ from provenet.vectors import unit
 
 _DUST = (1e-3, 1e-5, 1e-7)  # of the largest neuron
 _CLOSE = (1e-3, 1e-5, 1e-7, 1e-9)  # 1 − cos of the angle at which two neurons' outputs count as one
-_FEWER = 0.9  # of all neurons: what has to be left at most, for training them on to pay
+_FEWER = 0.8  # of all neurons: what has to be left at most, for training them on to pay
 _STEPS = 3  # of Newton on the faces
 _SPARE = 1.0  # of the gap asked for: what the objective may rise by
 _MOST_UNKNOWNS = 1500  # of neurons trained on

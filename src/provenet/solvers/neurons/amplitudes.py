@@ -17,7 +17,9 @@ from provenet.variable import Factors
 from provenet.vectors import symmetric_product
 
 _STEPS = 6
+_SETTLED = 1e-3  # of what all steps have gained: a step that gains less is the last
 _BACKTRACKS = 12
+_AS_MUCH = 0.5  # of the steepest slope: whoever has that joins the free set, too
 _RIDGE = 1e-12  # of the largest diagonal entry: columns that coincide leave the Hessian singular
 _COLUMN_NUMBERS = 2**22  # predictions of all neurons, each its own: beyond, a pass over the data for each is too much
 
@@ -45,7 +47,7 @@ def _newton(program: Program, columns: Tensor, amplitude: Tensor) -> Tensor:
     def value(s: Tensor) -> float:
         return float(program.loss.value(torch.tensordot(s, columns, 1))) + program.beta * float(s.sum())
 
-    now = value(amplitude)
+    first = now = value(amplitude)
     for _ in range(_STEPS):
         prediction = torch.tensordot(amplitude, columns, 1)
         slope = flat @ program.loss.gradient(prediction).flatten() + program.beta
@@ -62,7 +64,7 @@ def _newton(program: Program, columns: Tensor, amplitude: Tensor) -> Tensor:
         else:
             break
         amplitude, gained, now = trial, now - there, there
-        if gained <= 1e-15 * abs(now):
+        if gained <= max(_SETTLED * (first - now), 1e-15 * abs(now)):
             break
     return amplitude
 
@@ -70,7 +72,8 @@ def _newton(program: Program, columns: Tensor, amplitude: Tensor) -> Tensor:
 def nonnegative_quadratic(Q: Tensor, b: Tensor, start: Tensor) -> Tensor:
     """argmin ½xᵀQx + bᵀx over x ≥ 0, Q positive definite, by active sets (Lawson and Hanson 1974) from x = ``start``.
 
-    The free set loses whoever would turn negative and gains whoever the gradient asks for most; each round descends.
+    The free set loses whoever would turn negative and gains whoever the gradient asks for most, and about as much; each
+    round descends, as not all that join can turn negative at once.
     """
     x = start.clamp_min(0).clone()
     free = x > 0
@@ -93,8 +96,8 @@ def nonnegative_quadratic(Q: Tensor, b: Tensor, start: Tensor) -> Tensor:
             free[bad[first]] = False  # by rounding alone it may still be positive
             x = torch.where(free, x, 0.0)
         slope = Q @ x + b
-        most = torch.where(free, torch.inf, slope).argmin()
-        if bool(free[most]) or float(slope[most]) >= -float(tiny):
+        least = float(torch.where(free, torch.inf, slope).min())
+        if least >= -float(tiny):
             break
-        free[most] = True
+        free |= slope <= _AS_MUCH * least
     return x
