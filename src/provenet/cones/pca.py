@@ -38,10 +38,8 @@ _TOGETHER = 128  # gates relaxed at a time
 _SMALLEST = 2.0**-300  # numbers whose squares, and sums of them, are numbers
 _CLIMB_SHARE = 0.3  # of what a deadline leaves: lower bounds say where upper ones are needed, which is what counts
 _EXCESS_SHARE = 0.1  # of how far the largest is beyond what it is compared with
-_AS_BAD, _LONGER = (
-    0.3,
-    8,
-)  # of how far the largest is beyond what is lost: other gates as far are looked for, so many waves
+_AS_BAD = 0.3  # of how far the largest is beyond what is lost: other gates as far are looked for,
+_LONGER = 8  # for so many waves of branch and bound more
 
 
 @dataclass(frozen=True)
