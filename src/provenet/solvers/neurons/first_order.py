@@ -30,6 +30,9 @@ class FirstOrderState:
 class FirstOrderBM(Method[FirstOrderState]):
     """optimizer: "gd" (momentum, and decay on plateau) or "pgd" (preconditioned) for ``epochs`` steps, after which
     ``finish`` takes over: Newton and escape; None: nothing does.
+    The rate promised for "pgd" is of objectives without weight decay.  With it, 1,000 steps on one small problem were
+    closer to the optimum than those of "gd" at 0.3 and 0.01 β_max (0.06 against 0.23 of it), and farther at 0.001 (0.60
+    against 0.28).
     rank: neurons a gate of a Gaussian start, of standard deviation ``spread``, from ``seed``; None: min(p, q).  A
     ``start`` given to the loop takes precedence.
     learning_rate, momentum, decay: of "gd".  mean: "gd" sees the mean of the objective over the target's entries, not
