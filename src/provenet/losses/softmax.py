@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from typing_extensions import Self
 from provenet.losses.balance import balanced_flows, balanced_mixtures
 from provenet.losses.base import Shiftable
 from provenet.losses.conjugate import Conjugate
-from provenet.losses.quick import Array
+from provenet.losses.quick import Array, Labels
 from provenet.losses.softmax_shift import softmax_shift
 from provenet.ranks import Whole
 
@@ -110,7 +111,11 @@ class Softmax(Shiftable):
         return a - _wright_omega(shifted - mu)
 
     def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
-        return softmax_shift(prediction, self.target, self.weight, start)
+        return softmax_shift(prediction, self._labels, start)
+
+    @cached_property
+    def _labels(self) -> Labels:
+        return Labels.of(self.target, self.weight)
 
     def across(self, prediction: Tensor) -> Tensor:
         p = torch.softmax(prediction, dim=-1)
