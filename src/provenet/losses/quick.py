@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -47,9 +47,9 @@ class Rows:
         """Numbers as the host's."""
         return values.cpu().numpy() if isinstance(values, Tensor) else values
 
-    def together(self, *sums: Any) -> Sequence[Array]:
+    def together(self, *sums: Any) -> list[Array]:
         """Sums of one shape as the host's, by a single reading."""
-        return sums if self.few else self.host(torch.stack(sums))
+        return list(sums) if self.few else list(self.host(torch.stack(sums)))
 
     def exp(self, values: Any) -> Any:
         return np.exp(values) if self.few else torch.exp(values)
@@ -81,11 +81,11 @@ def newton_from(guess: Tensor, newton: Callable[[Array], Newton], total: float) 
     """The b (c,) at which Σ w(p − y) = 0; None where the guess is none, or the fit is too good for p − y to have its
     digits.  What is decided here is decided by the host, which knows how far b is from the guess, and no rows.
 
-    ``newton`` gives, so far from the guess, that sum, the step, and how to have Σ w|p − y|; total: the weight of all samples.  Along a step δ
-    the curvature of these losses changes by no more than a factor e^‖δ‖, ‖δ‖ the largest difference of its entries (of
-    one entry: its size), so that what is left of the sum after it is about ‖δ‖ times what there was: where that is
-    settled the step is the last, and need not be looked at.  A long step is shortened to log(1 + ‖δ‖)/‖δ‖ of it, which
-    by the same factor never ends above where it began."""
+    ``newton`` gives, so far from the guess, that sum, the step, and how to have Σ w|p − y|; total: the weight of all
+    samples.  Along a step δ the curvature of these losses changes by no more than a factor e^‖δ‖, ‖δ‖ the largest
+    difference of its entries (of one entry: its size), so that what is left of the sum after it is about ‖δ‖ times what
+    there was: where that is settled the step is the last, and need not be looked at.  A long step is shortened to
+    log(1 + ‖δ‖)/‖δ‖ of it, which by the same factor never ends above where it began."""
     far, before = np.zeros(len(guess)), math.inf
     for k in range(_STEPS):
         slope, step, wrong = newton(far)
