@@ -71,3 +71,11 @@ def test_a_wrong_conjugate_is_found() -> None:
 
     with pytest.raises(AssertionError, match="Fenchel"):
         check_loss(Wrong(REAL))
+
+
+@pytest.mark.parametrize("classes", [2, 10, 100])
+def test_probabilities_are_those_of_torch_for_short_and_long_rows(classes: int) -> None:
+    prediction = 50 * torch.randn(20, classes, generator=RANDOM, dtype=torch.float64)
+    label = torch.nn.functional.one_hot(torch.arange(20) % classes, classes).double()
+    found = Softmax(label).gradient(prediction)
+    torch.testing.assert_close(found, torch.softmax(prediction, 1) - label, rtol=1e-13, atol=1e-15)

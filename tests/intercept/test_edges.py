@@ -14,6 +14,7 @@ import provenet as pn
 from provenet.certificates import network_certificate
 from provenet.losses import Free, Softmax
 from provenet.losses.balance import is_balanced
+from provenet.losses.quick import Labels
 from provenet.losses.softmax_shift import softmax_shift
 from provenet.proofs.independent import second_opinion
 from provenet.vectors import times_power_of_two
@@ -94,7 +95,6 @@ def test_powers_of_two_do_not_rest_on_float32(size: int, monkeypatch: pytest.Mon
 def test_outputs_whose_differences_overflow_have_some_finite_intercept() -> None:
     prediction = torch.tensor([[1.5e308, 0.0], [-1.5e308, 0.0], [0.0, 1.0]], dtype=torch.float64)
     target = torch.eye(2, dtype=torch.float64)[[0, 1, 0]]
-    found = softmax_shift(
-        prediction, target, torch.ones(3, 1, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
-    )
+    labels = Labels.of(target, torch.ones(3, 1, dtype=torch.float64))
+    found = softmax_shift(prediction, labels, torch.zeros(2, dtype=torch.float64))
     assert bool(torch.isfinite(found).all())

@@ -17,6 +17,7 @@ from provenet.operators.blocks.mlp import MLPOperator
 from provenet.polar import bounds
 from provenet.reductions import STANDARD, reduced
 from provenet.solvers.loop import Limits, run
+from provenet.solvers.neurons.lbfgs import amplitudes as sizes_of
 from provenet.solvers.neurons.lbfgs.amplitudes import amplitudes
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, spot
 from provenet.solvers.neurons.lbfgs.method import LBFGS
@@ -158,6 +159,26 @@ def test_a_pair_of_little_curvature_keeps_what_was_found_of_it() -> None:
     assert len(pairs) > 5
     assert bool((pairs.corner.diagonal() > 0).all())
     assert bool((pairs.to(torch.float64, 80).corner.diagonal() > 0).all())
+
+
+def test_sizes_are_guided_by_one_hessian_a_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is most of the work; more steps by the same one lead next to the optimum of these sizes."""
+    program = posed(n=600).program
+    here = Coordinates.of(program, torch.float64)
+    generator = torch.Generator().manual_seed(1)
+    left, right = (torch.randn(9, size, generator=generator, dtype=torch.float64) for size in (program.operator.p, 4))
+    directions = Factors(left / left.norm(dim=1)[:, None], right / right.norm(dim=1)[:, None], torch.arange(9))
+    calls, real = [], sizes_of._hessian
+    monkeypatch.setattr(sizes_of, "_hessian", lambda *given: (calls.append(1), real(*given))[1])
+    sizes = amplitudes(program, here, directions, torch.zeros(9, dtype=torch.float64))
+    assert len(calls) == 1
+
+    def value(sizes: torch.Tensor) -> float:
+        neurons = here.leave(scaled(directions, sizes))
+        return float(program.loss.value(program.operator.forward_factors(neurons))) + program.beta * float(sizes.sum())
+
+    again = amplitudes(program, here, directions, sizes)  # by the Hessian there
+    assert value(sizes) == pytest.approx(value(again), rel=1e-3)
 
 
 def test_sizes_are_best_for_their_directions_whatever_samples_guide(monkeypatch: pytest.MonkeyPatch) -> None:

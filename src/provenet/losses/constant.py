@@ -1,7 +1,7 @@
 """The constant b (c,) that makes a loss over shards least, by sums over all of them, as processes exchange them.
 
 `losses.shift` and `losses.softmax_shift` look at rows as they like, and have them all.  Here a look at some b costs one
-exchange of c² + 2c numbers, and Newton needs two or three from a good guess.
+exchange of c² + 2c numbers and one reading of them, and Newton, on the host, needs two or three from a good guess.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def best_constant(parts: Sequence[Shiftable], rows: Sequence[Tensor], shards: Wh
     c = len(start)
 
     def each(make: Callable[[Shiftable, Tensor], Tensor], b: Tensor) -> Tensor:
-        return shards.add(make(part, own + b) for part, own in zip(parts, rows, strict=True))
+        there = b.to(start.device)
+        return shards.add(make(part, own + there) for part, own in zip(parts, rows, strict=True)).cpu()
 
     def look(b: Tensor) -> _At:
         slope, sizes, across = each(_sums, b).split([c, c, c * c])
@@ -78,13 +79,14 @@ def best_constant(parts: Sequence[Shiftable], rows: Sequence[Tensor], shards: Wh
         hidden = _HIDDEN * abs(here)
         return there < here - hidden or (there <= here + hidden and ahead.off < at.off)
 
-    at = look(start)
+    at = look(start.cpu())
     if at.settled:
         return start
-    largest = max(float(values.abs().max()) for values in (*rows, *(part.target for part in parts)))
+    sizes = [values.abs().max() for values in (*rows, *(part.target for part in parts))]
+    largest = float(torch.stack(sizes).max())
     reach = _REACH + 2 * shards.largest(largest)
-    if float(start.abs().max()) > reach:  # the guess is of other predictions: from there it may be too far
-        zero = look(torch.zeros_like(start))
+    if float(at.b.abs().max()) > reach:  # the guess is of other predictions: from there it may be too far
+        zero = look(torch.zeros_like(at.b))
         at = zero if better(zero, at) else at
 
     def along(at: _At, step: Tensor) -> _At | None:
@@ -103,7 +105,7 @@ def best_constant(parts: Sequence[Shiftable], rows: Sequence[Tensor], shards: Wh
         at = ahead
         if at.settled:
             break
-    return at.b
+    return at.b.to(start.device)
 
 
 def _sums(part: Shiftable, prediction: Tensor) -> Tensor:

@@ -10,6 +10,8 @@ Dual points that prove a bound have columns that sum to zero exactly (`losses.ba
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -71,10 +73,15 @@ class Free(Loss):
     def begin_at(self, guess: Tensor) -> None:
         self._last = self._zero, -1, guess
 
+    @cached_property
+    def _present(self) -> Tensor | None:
+        """The numbers of the rows that have the constant, (r,): found once, as the host waits for how many."""
+        return None if self.there is None else torch.nonzero(self.there.reshape(-1)).flatten()
+
     def _rows(self, values: Tensor) -> Tensor:
         """(n, …, c) → (r, c)."""
         rows = values.reshape(-1, values.shape[-1])
-        return rows if self.there is None else rows[self.there.reshape(-1)]
+        return rows if self._present is None else rows[self._present]
 
     def _taken(self, values: Tensor, constant: Tensor) -> Tensor:
         """Values (n, …, c) without a constant (c,), where there is one."""
@@ -161,9 +168,8 @@ class Free(Loss):
         """(…, r, c) → (…, all rows, c), zero where there is none."""
         if self.there is None:
             return rows
-        there = self.there.reshape(-1)
-        full = rows.new_zeros(*rows.shape[:-2], len(there), rows.shape[-1])
-        full[..., there, :] = rows
+        full = rows.new_zeros(*rows.shape[:-2], self.there.numel(), rows.shape[-1])
+        full[..., self._present, :] = rows
         return full
 
     def local_curvature(self, prediction: Tensor) -> Tensor:

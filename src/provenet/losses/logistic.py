@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -13,8 +14,8 @@ from typing_extensions import Self
 from provenet.losses.balance import balanced_boxes
 from provenet.losses.base import Shiftable
 from provenet.losses.conjugate import Conjugate
-from provenet.losses.quick import Array
-from provenet.losses.shift import logistic_shift
+from provenet.losses.quick import Array, Labels
+from provenet.losses.shift import logistic_root, logistic_shift
 from provenet.ranks import Whole
 
 
@@ -70,7 +71,12 @@ class Logistic(Shiftable):
         return y
 
     def shift(self, prediction: Tensor, start: Tensor) -> Tensor:
-        return logistic_shift(prediction, self.target, self.weight, start)
+        found = logistic_shift(prediction, self._labels, start)
+        return logistic_root(prediction, self.target, self.weight, start) if found is None else found
+
+    @cached_property
+    def _labels(self) -> Labels:
+        return Labels.of(self.target, self.weight)
 
     def balanced_together(self, parts: Sequence[Self], duals: Sequence[Tensor], shards: Whole) -> list[Tensor]:
         return balanced_boxes([part.admissible(dual) for part, dual in zip(parts, duals, strict=True)], shards)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provenet.losses.quick import Array, Newton, newton_from
+from provenet.losses.quick import Array, Labels, Newton, newton_from
 from provenet.ranks import Whole
 
 if TYPE_CHECKING:
@@ -68,25 +68,23 @@ def root(function: Callable[[Tensor], tuple[Tensor, Tensor]], low: Tensor, high:
     return at
 
 
-def logistic_shift(prediction: Tensor, target: Tensor, weight: Tensor, start: Tensor) -> Tensor:
-    """Where Σ_{y=0} wσ(ŷ + b) = Σ_{y=1} wσ(−ŷ − b)."""
-    z, y, w = prediction.numpy(), target.numpy(), weight.numpy()
-    wanted = w * y
-    mass = wanted.sum(0)
+def logistic_shift(prediction: Tensor, labels: Labels, start: Tensor) -> Tensor | None:
+    """Where Σ_{y=0} wσ(ŷ + b) = Σ_{y=1} wσ(−ŷ − b), from a good guess; None where it is none."""
+    rows, w, wanted, mass, total = labels
+    z = rows.seen((prediction + start).T.contiguous())
 
-    def newton(b: Array) -> Newton:
+    def newton(far: Array) -> Newton:
         with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-            p = 1 / (1 + np.exp(-(z + b)))
+            p = 1 / (1 + rows.exp(-(z + rows.there(far)[:, None])))
             weighted = w * p
-            slope = weighted.sum(0) - mass
-            step = slope / (weighted * (1 - p)).sum(0)
-        return slope, step, lambda: float(np.abs(weighted - wanted).sum(0).min() * len(mass))  # of each column enough
+            share, bent = rows.together(weighted.sum(1), (weighted * (1 - p)).sum(1))
+            slope = share - mass
+            return slope, slope / bent, lambda: float(abs(weighted - wanted).sum(1).min()) * len(mass)  # of each enough
 
-    found = newton_from(start.numpy(), newton, float(w.sum() * len(mass)))
-    return _logistic_root(prediction, target, weight, start) if found is None else torch.from_numpy(found)
+    return newton_from(start, newton, total * len(mass))
 
 
-def _logistic_root(prediction: Tensor, target: Tensor, weight: Tensor, start: Tensor) -> Tensor:
+def logistic_root(prediction: Tensor, target: Tensor, weight: Tensor, start: Tensor) -> Tensor:
     """In logarithms, which are nearly straight lines in b."""
     positive = target > 0.5
     log_weight = weight.log().expand_as(target)
@@ -98,7 +96,7 @@ def _logistic_root(prediction: Tensor, target: Tensor, weight: Tensor, start: Te
         only = torch.where(masses > 0, -FAR - highest, FAR - lowest)
         found = only.clone()
         if bool(both.any()):
-            found[both] = _logistic_root(prediction[:, both], target[:, both], weight, start[both])
+            found[both] = logistic_root(prediction[:, both], target[:, both], weight, start[both])
         return found
 
     def difference(b: Tensor) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ from scipy.linalg.lapack import dposv
 from torch import Tensor
 
 from provenet import deadline
-from provenet.losses.quick import Array, Newton, newton_from
+from provenet.losses.quick import Array, Labels, Newton, Rows, newton_from
 from provenet.losses.shift import FAR
 
 _STEPS, _SWEEPS, _HALVINGS = 200, 100, 60
@@ -27,14 +27,20 @@ _CLOSE = 1.0  # of the logarithms of what enters and leaves a class: from here o
 _GENTLE, _COOLER = 20.0, 4.0  # a spread of predictions that is easy; the ratio of one spread to the next
 
 
-def softmax_shift(prediction: Tensor, target: Tensor, weight: Tensor, start: Tensor) -> Tensor:
+def softmax_shift(prediction: Tensor, labels: Labels, start: Tensor) -> Tensor:
     """Of b's constants none matters: its mean is zero."""
-    data = _Data(prediction.numpy(), target.numpy(), weight.numpy())
     with np.errstate(all="ignore"):  # steps that go too far are not taken
-        return torch.from_numpy(_shift(data, start.numpy())).to(prediction.dtype)
+        found = _quick(prediction, labels, start)
+        if found is None:
+            z, w, wanted, guess = (Rows.host(part) for part in (prediction, labels.weight, labels.wanted, start))
+            data = _Data(z, (wanted / w).T, w[:, None])
+            found = torch.from_numpy(_shift(data, guess)).to(prediction.device)
+    return found.to(prediction.dtype)
 
 
 class _Data(NamedTuple):
+    """Where no step of Newton's leads from the guess to b: rows, as the host has them."""
+
     z: Array  # predictions (r, c)
     y: Array  # targets (r, c)
     w: Array  # weights (r, 1)
@@ -42,10 +48,7 @@ class _Data(NamedTuple):
 
 def _shift(data: _Data, start: Array) -> Array:
     z, y, w = data
-    found, mass = _quick(data, start)
-    if found is not None:
-        return found
-    present = mass > 0
+    present = (w * y).sum(0) > 0
     if present.all():
         return _root(data, start)
     b, few = np.zeros_like(start), z[:, present]
@@ -55,26 +58,28 @@ def _shift(data: _Data, start: Array) -> Array:
     return np.where(present, b, (least - z).min(0) - FAR)
 
 
-def _quick(data: _Data, start: Array) -> tuple[Array | None, Array]:
-    """Newton from a good guess, and the weight of each class (c,).  Classes are rows here: sums over few of them are
-    many times quicker across long rows than along short ones."""
-    w, wanted = data.w[:, 0], np.ascontiguousarray(data.y.T) * data.w[:, 0]
-    mass = wanted.sum(1)
-    odds = np.ascontiguousarray(data.z.T) + start[:, None]
-    odds -= odds.max(0)
-    np.exp(odds, out=odds)  # at the guess: a step multiplies them
+def _quick(prediction: Tensor, labels: Labels, start: Tensor) -> Tensor | None:
+    """Newton from a good guess.  Classes are rows here: sums over few of them are many times quicker across long rows
+    than along short ones."""
+    rows, w, wanted, mass, total = labels
+    odds = rows.seen((prediction + start).T.contiguous())
+    odds -= rows.highest(odds)
+    odds = rows.exp(odds)  # at the guess: a b that is δ away multiplies them by e^δ
 
-    def newton(b: Array) -> Newton:
-        p = odds * np.exp(b - start)[:, None]
-        p /= p.sum(0)
-        weighted = p * w
-        share = weighted.sum(1)
-        bent = weighted @ p.T
-        np.negative(bent, out=bent)
-        bent.flat[:: len(b) + 1] += share
-        return share - mass, _solved(bent, share - mass), lambda: float(np.abs(weighted - wanted).sum())
+    def newton(far: Array) -> Newton:
+        more = np.exp(far)
+        sums = rows.there(more) @ odds  # (r,)
+        bent = -(more[:, None] * more) * rows.host((odds * (w / (sums * sums))) @ odds.T)
+        share = -bent.sum(1)  # probabilities of a row sum to one
+        slope = share - mass
+        bent.flat[:: len(more) + 1] += share
 
-    return newton_from(start, newton, float(w.sum())), mass
+        def wrong() -> float:
+            return float(abs(rows.there(more)[:, None] * odds * (w / sums) - wanted).sum())
+
+        return slope, _solved(bent, slope), wrong
+
+    return newton_from(start, newton, total)
 
 
 def _log_sum(z: Array) -> Array:
@@ -107,8 +112,9 @@ def _root(data: _Data, start: Array) -> Array:
 
 def _nearer(data: _Data, start: Array) -> Array:
     """By Newton alone, if the start is good enough, which takes a fraction of the time."""
-    found, _ = _quick(data, start)
-    return _descended(data, start) if found is None else found
+    z, y, w, guess = map(torch.from_numpy, (*data, start))
+    found = _quick(z, Labels.of(y, w), guess)
+    return _descended(data, start) if found is None else found.numpy()
 
 
 def _descended(data: _Data, start: Array) -> Array:
