@@ -81,6 +81,16 @@ class Task:
         return min(max(_AGREEING * most / beta_max, _LEAST_NOISE), _MOST_NOISE) if most < math.inf else 1.0
 
     @property
+    def labels(self) -> bool:
+        """Whether the loss is one of labels."""
+        loss = self.program.loss
+        return not loss.quadratic and loss.kink is None
+
+    @property
+    def classes(self) -> int:
+        return max(self.program.operator.output_shape[-1], 2)
+
+    @property
     def rows(self) -> float:
         """Of predictions; few count as some more, so that small programs are alike: a sample of weight two leads to the
         plan of the same sample twice."""

@@ -48,7 +48,7 @@ _LONG = 25  # steps a decade for linear blocks whose first layers are too long f
 _KINKED = 3  # times as many steps where curvature ends at a kink
 _CALLS = 8e6  # what a step's many small calls take, as multiply-adds;
 _BATCHES = 4  # times that, where neurons go through their block batch by batch
-_HESSIANS, _SEEN = 3, 2e6  # of sizes at a look, and the numbers one of them is made of, at most
+_HESSIANS, _SEEN = 2, 2e6  # sizes at a look take as long as so many, and the numbers one is made of, at most
 _GATED, _OUTPUT = 60.0, 300.0  # the work of a neuron's hidden value, gated, and of an output's loss, without products
 _TOLD = ("age", "stuck", "exhausted", "seen")  # of a state, in its snapshot
 
@@ -121,6 +121,8 @@ class LBFGS(Resumable[LBFGSState]):
             steps *= 1 + task.open_crowding * small
         if loss.kink is not None:
             steps *= _KINKED
+        if loss.free and task.labels:
+            steps *= task.classes**0.3
         if task.only_neurons and op.n_gates == 1:
             steps = _LONG * task.decades * hard
         calls = _CALLS if op.gated_rows is not None else _BATCHES * _CALLS
