@@ -69,10 +69,14 @@ class PooledOperator(BatchedOperator):
     def _on(self, features: Tensor) -> FeatureOperator:
         return FeatureOperator(features, self.outputs, self.cells_first)
 
+    @property
+    def _most_kept(self) -> int:
+        return batches.MOST_KEPT
+
     @cached_property
     def _worth_keeping(self) -> bool:
         needed = self._feature_bytes
-        if not self._keeps or needed > batches.MOST_KEPT:
+        if not self._keeps or needed > self._most_kept:
             return False
         return needed <= batches.share(_LIMIT_PARTS) and (needed <= batches.KEPT or memory.fits(needed, _KEEP_SHARE))
 
@@ -91,6 +95,10 @@ class PooledOperator(BatchedOperator):
     @property
     def neuron_work(self) -> float:
         return self._work_on_features if self._worth_keeping else super().neuron_work
+
+    @property
+    def product_size(self) -> float:
+        return self.cells * super().product_size
 
     def stack_numbers(self) -> int:
         return self._feature_numbers + self.outputs

@@ -137,31 +137,27 @@ class CNNOperator(PooledOperator):
         Whoever adds n samples' parts, each a sum of K terms, rounds n + K times: so often do these sums, and fewer samples
         at a time round no more often.
         """
-        of_patches, widest = self.p < self.outputs, max(self.counts)
-        gated = self.n_gates * min(self.p, self.outputs)
-        shape = (gated, self.outputs) if of_patches else (self.p, gated)
-        total = self.space.zeros(self.cells, *shape)
+        narrow, wide = min(self.p, self.outputs), max(self.p, self.outputs)
+        gated, widest = self.n_gates * narrow, max(self.counts)
+        total = self.space.zeros(self.cells, wide, gated)
         size = next(b for b in range(self.n, 0, -1) if b == 1 or b * widest - (-self.n // b) <= self.n + self.K)
-        fitting = batches.count(gated * widest, batches.TILE, self.dtype.itemsize)
-        fitting = min(fitting, batches.count(self.K * self.p, batches.WAVE, self.dtype.itemsize))
-        size = min(size, fitting)
+        for numbers, budget in ((gated * widest, batches.TILE), (self.K * self.p, batches.WAVE)):
+            size = min(size, batches.count(numbers, budget, self.dtype.itemsize))
         for rows in deadline.paced([slice(i, min(i + size, self.n)) for i in range(0, self.n, size)]):
-            patches = self._channels_first(self.patches(rows))
-            opened = None if self.patterns is None else self.patterns[:, rows].permute(2, 1, 0).contiguous()  # (K, b, P)
+            patches, opened = self._channels_first(self.patches(rows)), None
+            if self.patterns is not None:
+                opened = self.patterns[:, rows].permute(2, 1, 0).to(self.dtype, memory_format=torch.contiguous_format)
             for cell, count in enumerate(self.counts):
                 places = self.places[cell, :count]
                 own = patches[:, places].transpose(0, 1).flatten(0, 1)  # (s·b, p)
                 slope = (self.pooling[cell, places][:, None, None] * residual[rows]).flatten(0, 1)  # (s·b, c)
-                if opened is not None:
-                    narrow = own if of_patches else slope
-                    some = torch.where(opened[places].flatten(0, 1).unsqueeze(2), narrow.unsqueeze(1), 0).flatten(1)
-                    own, slope = (some, slope) if of_patches else (own, some)
-                total[cell].addmm_(own.T, slope)
-        if of_patches:
-            by_gate = total.view(self.cells, self.n_gates, self.p, self.outputs).permute(1, 2, 3, 0)
-        else:
-            by_gate = total.view(self.cells, self.p, self.n_gates, self.outputs).permute(2, 1, 3, 0)
-        return by_gate.reshape(self.stack_shape)
+                some, other = (own, slope) if self.p < self.outputs else (slope, own)
+                if opened is not None:  # (s·b, P)
+                    some = (opened[places].flatten(0, 1).unsqueeze(2) * some.unsqueeze(1)).flatten(1)
+                total[cell].addmm_(other.T, some)
+        parts = total.view(self.cells, wide, self.n_gates, narrow)
+        order = (2, 3, 1, 0) if self.p < self.outputs else (2, 1, 3, 0)  # to (P, p, c, a)
+        return parts.permute(order).reshape(self.stack_shape)
 
     def _weights(self, rows: slice) -> Tensor:
         """P[a, t] D_k[i, t], (b, P·a, K); one for all samples where all is open."""
@@ -190,6 +186,11 @@ class CNNOperator(PooledOperator):
         return self.cells == self.K and torch.equal(
             self.pooling, torch.eye(self.K, dtype=self.pooling.dtype, device=self.pooling.device)
         )
+
+    @property
+    def _most_kept(self) -> int:
+        """Where nothing is pooled, features are patches, once for every gate: made sooner than read back."""
+        return batches.KEPT if self._apart and self.patterns is not None else super()._most_kept
 
     def neuron_numbers(self) -> int:
         return 2 * self.K
