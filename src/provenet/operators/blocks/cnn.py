@@ -134,8 +134,8 @@ class CNNOperator(PooledOperator):
         """Σ_i Σ_t Φ_i[t] P[a, t] D_k[i, t] R_i, cell by cell: where they pool few positions, features would be larger.
         Gates meet patches or residuals, whichever are narrower.
 
-        Whoever adds n samples' parts, each a sum of K terms, rounds n + K times: so often do these sums, and fewer samples
-        at a time round no more often.
+        Whoever adds n samples' parts, each a sum of K terms, rounds n + K times: so often do these sums, and fewer
+        samples at a time round no more often.
         """
         narrow, wide = min(self.p, self.outputs), max(self.p, self.outputs)
         gated, widest = self.n_gates * narrow, max(self.counts)
