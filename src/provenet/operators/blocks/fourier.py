@@ -141,6 +141,11 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
         return shifted.reshape(-1, self.n_gates, 1, self.p)
 
     @property
+    def _most_kept(self) -> int:
+        """Features are gates times inputs, many times as large; and groups would keep as much each."""
+        return batches.KEPT
+
+    @property
     def _by_features(self) -> bool:
         """Whether all outputs together pay for the features of a batch: s multiply-adds each, as many as outputs."""
         return self.outputs > self.s
