@@ -70,6 +70,7 @@ def test_hidden_values_are_made_once_a_step(monkeypatch: Any) -> None:
 def test_features_of_patches_that_are_not_pooled_are_kept_only_if_small(monkeypatch: Any) -> None:
     """They are the patches, once for every gate."""
     unpooled, pooled = operator_of(3, "gated_relu", side=4, kernel=2, padding=0), operator_of(2, "gated_relu")
+    unpooled.outputs = unpooled.p + 1  # wider than patches
     monkeypatch.setattr(batches, "KEPT", 0)
     assert unpooled.kept is None
     assert pooled.kept is not None

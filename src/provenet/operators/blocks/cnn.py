@@ -189,8 +189,9 @@ class CNNOperator(PooledOperator):
 
     @property
     def _most_kept(self) -> int:
-        """Where nothing is pooled, features are patches, once for every gate: made sooner than read back."""
-        return batches.KEPT if self._apart and self.patterns is not None else super()._most_kept
+        """Where nothing is pooled, features are patches, once for every gate: narrow ones are made sooner than read back."""
+        narrow = self._apart and self.patterns is not None and self.p < self.outputs
+        return batches.KEPT if narrow else super()._most_kept
 
     def neuron_numbers(self) -> int:
         return 2 * self.K
