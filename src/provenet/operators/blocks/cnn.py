@@ -189,7 +189,7 @@ class CNNOperator(PooledOperator):
 
     @property
     def _most_kept(self) -> int:
-        """Where nothing is pooled, features are patches, once for every gate: narrow ones are made sooner than read back."""
+        """Where nothing is pooled, features are patches, once for every gate; narrow ones are made sooner."""
         narrow = self._apart and self.patterns is not None and self.p < self.outputs
         return batches.KEPT if narrow else super()._most_kept
 
