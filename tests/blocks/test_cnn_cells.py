@@ -8,8 +8,10 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet import batches
 from provenet.operators.blocks import cnn
 from provenet.testing import check_operator
+from provenet.variable import Factors
 
 
 def operator_of(pool: int, activation: str, side: int = 7, kernel: int = 3, padding: int = 1) -> Any:
@@ -44,6 +46,34 @@ def test_the_contract_holds_without_kept_features() -> None:
     operator = operator_of(3, "gated_relu", side=4, kernel=2, padding=0)  # a cell for each of 3 × 3 positions
     assert operator.narrow_cells
     check_operator(operator.once())
+
+
+def test_hidden_values_are_made_once_a_step(monkeypatch: Any) -> None:
+    """Without kept features, what neurons hand to their second layers is kept for the way back."""
+    operator = operator_of(3, "gated_relu", side=4, kernel=2, padding=0)
+    anew, generator = operator.once(), torch.Generator().manual_seed(2)
+    left, right = (torch.randn(6, size, generator=generator, dtype=torch.float64) for size in (operator.p, operator.q))
+    factors = Factors(left, right, torch.tensor([0, 1, 1, 2, 3, 3]))
+    residual = torch.randn(5, 3, generator=generator, dtype=torch.float64)
+    expected, made = operator.kept.both_ways(factors), []
+    pooled = type(anew).pooled
+    monkeypatch.setattr(type(anew), "pooled", lambda self, rows, some: made.append(rows) or pooled(self, rows, some))
+    prediction, back = anew.both_ways(factors)
+    torch.testing.assert_close((prediction, *back(residual)), (expected[0], *expected[1](residual)))
+    assert made == [slice(0, 5)]
+    made.clear()
+    monkeypatch.setattr(batches, "MOST_KEPT", 0)  # where they do not fit they are made twice
+    torch.testing.assert_close(anew.both_ways(factors)[1](residual), expected[1](residual))
+    assert made == [slice(0, 5)] * 2
+
+
+def test_features_of_patches_that_are_not_pooled_are_kept_only_if_small(monkeypatch: Any) -> None:
+    """They are the patches, once for every gate."""
+    unpooled, pooled = operator_of(3, "gated_relu", side=4, kernel=2, padding=0), operator_of(2, "gated_relu")
+    unpooled.outputs = unpooled.p + 1  # wider than patches
+    monkeypatch.setattr(batches, "KEPT", 0)
+    assert unpooled.kept is None
+    assert pooled.kept is not None
 
 
 def test_more_outputs_than_weights_gate_the_patches() -> None:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from provenet import batches
 from provenet.operators.blocks.fourier import FNOMeanOperator, FNOTokensOperator, FourierOperator
 from provenet.variable import Factors
 
@@ -53,3 +54,10 @@ def test_neurons_by_parseval(grid: tuple[int, int]) -> None:
     torch.testing.assert_close(prediction, kept.forward_factors(factors))
     for mine, other in zip(back(residual), kept.adjoint_factors(residual, factors), strict=True):
         torch.testing.assert_close(mine, other)
+
+
+def test_large_features_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are tokens, once for every gate, and each group of a B-FNO would keep as much."""
+    X, patterns, _ = _data(5)
+    monkeypatch.setattr(batches, "KEPT", 0)
+    assert FNOMeanOperator(X, patterns, 5, GRID).kept is None

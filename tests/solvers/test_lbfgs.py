@@ -268,7 +268,8 @@ def test_stacks_too_large_to_be_formed(activation: str, monkeypatch: pytest.Monk
 
 def test_looks_are_rare_where_gates_are_many() -> None:
     few, many = (posed(n=400, d=30, gates=gates).program for gates in (20, 2000))
-    assert LBFGS().pause(few, 1000) == LBFGS.check_every < LBFGS().pause(many, 1000)
+    begun = LBFGS()._begun(few, Coordinates.of(few, torch.float32), few.nobody)
+    assert LBFGS().pause(few, begun, 1000) == LBFGS.check_every < LBFGS().pause(many, begun, 1000)
 
 
 def test_offers_grow_with_samples_alone() -> None:

@@ -171,3 +171,14 @@ def test_what_it_had_is_kept_by_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
     assert steps == [200] * 10 + [800]  # the last one is none
     nothing = float(problem.program.objective_factors(problem.program.nobody)) * problem.units.value
     assert solution.certificate.primal < 0.9 * nothing
+
+
+def test_looks_after_such_a_start_are_rarer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few neurons are missing then, and steps of few neurons cost little beside a look."""
+    program = posed().program
+    begun = LBFGS().init(program, None)
+    assert begun.at.factors.n_neurons > 0
+    monkeypatch.setattr(LBFGS, "_rest", lambda self, task, neurons=0: 400 if neurons else 40)
+    assert LBFGS().pause(program, begun, 0) == 100
+    monkeypatch.setattr(fewer, "_LEAST", 10**6)
+    assert LBFGS().pause(program, begun, 0) == 10

@@ -13,6 +13,7 @@ from sklearn.datasets import load_iris
 import provenet as pn
 from provenet import memory
 from provenet.reductions import STANDARD, reduced
+from provenet.solvers import offers
 from provenet.solvers.loop import Method
 from provenet.solvers.offers import Offer, Task
 from provenet.solvers.plan import METHODS, plan, plan_unreduced
@@ -183,3 +184,14 @@ def test_a_method_of_ones_own_may_offer() -> None:
     problem = posed("mlp", (40, 4), 2)
     assert isinstance(Quick(), Method)
     assert pn.solve(problem, Quick(), tol=1e-3).method == "quick"
+
+
+def test_gated_stacks_that_can_be_formed_begin_with_lbfgs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Too much work to iterate on, as for 50,000 images, but little for a look: Newton's products with
+    neurons behind gates are dearer still."""
+    monkeypatch.setattr(offers, "_DENSE", 1e6)
+    block = pn.CNN(kernel=(12, 1), pool=(1, 20), fit_intercept=True)
+    problem = posed(block, (3000, 1, 12, 20), 30, "softmax", share=0.05, fit_intercept="free")
+    task = Task(problem.program, 1e-2)
+    assert task.only_neurons
+    assert plan(problem.program, "auto", 1e-2)[0].method.name == "lbfgs"

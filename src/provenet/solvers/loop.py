@@ -96,7 +96,7 @@ class Method(ABC, Generic[State]):
         """What it would take for a program that it does not refuse; cheap to ask, as `refuses` is."""
         return Offer(self.memory(task.program))
 
-    def pause(self, program: Program[Any], step: int) -> int:
+    def pause(self, program: Program[Any], state: State, step: int) -> int:
         """Steps until the next look.  A look costs about as much as a step: long runs can wait a tenth of their
         length."""
         every = self.check_every
@@ -253,7 +253,7 @@ class _Course:
             out_of_time = deadline.over() or (kept_back > 0 and deadline.left() <= kept_back)
             finished = method.finished(self.state)
             if self.step >= self.next_look or out_of_steps or out_of_time or finished:
-                self.next_look = self.step + method.pause(program, self.step)
+                self.next_look = self.step + method.pause(program, self.state, self.step)
                 gap = self._look(last=out_of_steps or out_of_time or finished)
                 if not _finite(gap):
                     return Status.NONFINITE

@@ -119,6 +119,10 @@ class FeatureOperator(BoundedBySamples):
         return self.cells + 10
 
     @property
+    def product_size(self) -> float:
+        return self.cells * super().product_size
+
+    @property
     def held_bytes(self) -> int:
         return self.features.nbytes
 

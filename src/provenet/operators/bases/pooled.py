@@ -18,7 +18,7 @@ from torch import Tensor
 from typing_extensions import Self
 
 from provenet import batches, deadline, memory
-from provenet.operators.bases.base import Operator
+from provenet.operators.bases.base import Backward, Operator
 from provenet.operators.bases.batched import BatchedOperator
 from provenet.operators.bases.features import FeatureOperator, as_stack, narrowed
 from provenet.variable import Factors, Stack
@@ -49,6 +49,13 @@ class PooledOperator(BatchedOperator):
     def pooled(self, rows: slice, factors: Factors) -> Tensor:
         """Every neuron's pooled hidden values Σ_r P[a, r] D[r] Φ[r] u, (b, N, a), without the features."""
 
+    @torch.enable_grad()
+    def pooled_back(self, rows: slice, factors: Factors, slope: Tensor) -> Tensor:
+        """The transpose of `pooled` in the first layers, of slopes (b, N, a): (N, p)."""
+        left = factors.left.detach().clone().requires_grad_()
+        self.pooled(rows, Factors(left, factors.right, factors.gate)).backward(slope)
+        return torch.zeros_like(left) if left.grad is None else left.grad
+
     @cached_property
     def kept(self) -> FeatureOperator | None:
         """The operator of all samples' features, where they fit."""
@@ -62,10 +69,14 @@ class PooledOperator(BatchedOperator):
     def _on(self, features: Tensor) -> FeatureOperator:
         return FeatureOperator(features, self.outputs, self.cells_first)
 
+    @property
+    def _most_kept(self) -> int:
+        return batches.MOST_KEPT
+
     @cached_property
     def _worth_keeping(self) -> bool:
         needed = self._feature_bytes
-        if not self._keeps or needed > batches.MOST_KEPT:
+        if not self._keeps or needed > self._most_kept:
             return False
         return needed <= batches.share(_LIMIT_PARTS) and (needed <= batches.KEPT or memory.fits(needed, _KEEP_SHARE))
 
@@ -85,6 +96,10 @@ class PooledOperator(BatchedOperator):
     def neuron_work(self) -> float:
         return self._work_on_features if self._worth_keeping else super().neuron_work
 
+    @property
+    def product_size(self) -> float:
+        return self.cells * super().product_size
+
     def stack_numbers(self) -> int:
         return self._feature_numbers + self.outputs
 
@@ -92,9 +107,12 @@ class PooledOperator(BatchedOperator):
         return self._on(self.features(rows)).forward(stack)
 
     def factor_outputs(self, rows: slice, factors: Factors) -> Tensor:
-        right = factors.right.view(factors.n_neurons, *self._cell_shape)
-        by_cell = right if self.cells_first else right.transpose(1, 2)
-        return self.pooled(rows, factors).flatten(1) @ by_cell.reshape(-1, self.outputs)
+        return self.pooled(rows, factors).flatten(1) @ self._by_cell(factors.right)
+
+    def _by_cell(self, right: Tensor) -> Tensor:
+        """Second layers (N, q) as (N·a, c)."""
+        by_cell = right.view(len(right), *self._cell_shape)
+        return (by_cell if self.cells_first else by_cell.transpose(1, 2)).reshape(-1, self.outputs)
 
     @property
     def _cell_shape(self) -> tuple[int, int]:
@@ -117,15 +135,40 @@ class PooledOperator(BatchedOperator):
 
     def adjoint_factors(self, residual: Tensor, factors: Factors) -> tuple[Tensor, Tensor]:
         if self.kept is None:
-            return super().adjoint_factors(residual, factors)
+            return self._back(residual, factors, None)
         return self.kept.adjoint_factors(residual, factors)
+
+    def both_ways(self, factors: Factors) -> tuple[Tensor, Backward]:
+        """Hidden values are kept where they fit; what is made of inputs is made twice in any case."""
+        if self.kept is not None:
+            return self.kept.both_ways(factors)
+        numbers = self.n * factors.n_neurons * self.cells
+        if not 0 < numbers * self.dtype.itemsize <= min(batches.MOST_KEPT, batches.share(_LIMIT_PARTS)):
+            return super().both_ways(factors)
+        hidden, by_cell = self.space.empty(self.n, numbers // self.n), self._by_cell(factors.right)
+        with torch.no_grad():
+            for rows in self.batches(self.numbers(factors)):
+                hidden[rows] = self.pooled(rows, factors).flatten(1)
+        return hidden @ by_cell, lambda residual: self._back(residual, factors, hidden)
+
+    @torch.no_grad()
+    def _back(self, residual: Tensor, factors: Factors, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
+        """`adjoint_factors`, of hidden values (n, N·a) that are there, or made anew."""
+        by_cell = self._by_cell(factors.right)
+        left, right = torch.zeros_like(factors.left), torch.zeros_like(by_cell)
+        for rows in self.batches(self.numbers(factors)) if factors.n_neurons else ():
+            some = self.pooled(rows, factors).flatten(1) if hidden is None else hidden[rows]
+            right.addmm_(some.T, residual[rows])
+            slope = (residual[rows] @ by_cell.T).view(-1, factors.n_neurons, self.cells)
+            left += self.pooled_back(rows, factors, slope)
+        by_neuron = right.view(factors.n_neurons, self.cells, self.outputs)
+        return left, (by_neuron if self.cells_first else by_neuron.transpose(1, 2)).reshape(factors.right.shape)
 
     def alone(self, factors: Factors, rows: slice) -> Tensor:
         if self.kept is not None:
             return self.kept.alone(factors, rows)
-        right = factors.right.view(factors.n_neurons, *self._cell_shape)
-        pooled = self.pooled(rows, factors).transpose(0, 1)  # (N, b, a)
-        return torch.bmm(pooled, right if self.cells_first else right.transpose(1, 2))
+        right = self._by_cell(factors.right).view(factors.n_neurons, self.cells, self.outputs)
+        return torch.bmm(self.pooled(rows, factors).transpose(0, 1), right)  # (N, b, a) by (N, a, c)
 
     @property
     def axis_rows(self) -> Tensor | None:

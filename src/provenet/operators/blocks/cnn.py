@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from provenet import batches
+from provenet import batches, deadline
 from provenet.operators.bases.pooled import PooledOperator
 from provenet.variable import Factors, Stack
 
@@ -126,36 +126,38 @@ class CNNOperator(PooledOperator):
         return (torch.where(opened, weight.unsqueeze(1), 0) @ patches).transpose(1, 2)
 
     def adjoint(self, residual: Tensor) -> Stack:
-        if not self._gates_slopes or self.kept is not None:
+        if not (self.narrow_cells and max(self.counts) <= _FEW) or self.kept is not None:
             return super().adjoint(residual)
         return self._adjoint_by_cell(residual)
 
-    @property
-    def _gates_slopes(self) -> bool:
-        """Whether gates meet the residual sooner than the patches: where it has fewer columns, and cells are small."""
-        return self.narrow_cells and max(self.counts) <= _FEW and self.outputs <= self.p
-
     def _adjoint_by_cell(self, residual: Tensor) -> Stack:
         """Σ_i Σ_t Φ_i[t] P[a, t] D_k[i, t] R_i, cell by cell: where they pool few positions, features would be larger.
+        Gates meet patches or residuals, whichever are narrower.
 
-        Whoever adds n samples' parts, each a sum of K terms, rounds n + K times: so often do these sums.
+        Whoever adds n samples' parts, each a sum of K terms, rounds n + K times: so often do these sums, and fewer
+        samples at a time round no more often.
         """
-        total = self.space.zeros(self.cells, self.p, self.n_gates * self.outputs)
-        most, widest = range(self.n, 0, -1), max(self.counts)
-        size = next(b for b in most if b == 1 or b * widest - (-self.n // b) <= self.n + self.K)
-        for start in range(0, self.n, size):
-            rows = slice(start, min(start + size, self.n))
-            patches = self._channels_first(self.patches(rows))
+        narrow, wide = min(self.p, self.outputs), max(self.p, self.outputs)
+        gated, widest = self.n_gates * narrow, max(self.counts)
+        total = self.space.zeros(self.cells, wide, gated)
+        size = next(b for b in range(self.n, 0, -1) if b == 1 or b * widest - (-self.n // b) <= self.n + self.K)
+        for numbers, budget in ((gated * widest, batches.TILE), (self.K * self.p, batches.WAVE)):
+            size = min(size, batches.count(numbers, budget, self.dtype.itemsize))
+        for rows in deadline.paced([slice(i, min(i + size, self.n)) for i in range(0, self.n, size)]):
+            patches, opened = self._channels_first(self.patches(rows)), None
+            if self.patterns is not None:
+                opened = self.patterns[:, rows].permute(2, 1, 0).to(self.dtype, memory_format=torch.contiguous_format)
             for cell, count in enumerate(self.counts):
                 places = self.places[cell, :count]
-                slope = residual[rows].unsqueeze(1) * self.pooling[cell, places].unsqueeze(1)  # (b, s, c)
-                if self.patterns is None:
-                    slope = slope.flatten(0, 1)
-                else:
-                    opened = self.patterns[:, rows][:, :, places].permute(1, 2, 0)  # (b, s, P)
-                    slope = torch.where(opened.unsqueeze(3), slope.unsqueeze(2), 0).flatten(0, 1).flatten(1)
-                total[cell].addmm_(patches[:, places].flatten(0, 1).T, slope)
-        return total.view(-1, self.p, self.n_gates, self.outputs).permute(2, 1, 3, 0).reshape(self.stack_shape)
+                own = patches[:, places].transpose(0, 1).flatten(0, 1)  # (s·b, p)
+                slope = (self.pooling[cell, places][:, None, None] * residual[rows]).flatten(0, 1)  # (s·b, c)
+                some, other = (own, slope) if self.p < self.outputs else (slope, own)
+                if opened is not None:  # (s·b, P)
+                    some = (opened[places].flatten(0, 1).unsqueeze(2) * some.unsqueeze(1)).flatten(1)
+                total[cell].addmm_(other.T, some)
+        parts = total.view(self.cells, wide, self.n_gates, narrow)
+        order = (2, 3, 1, 0) if self.p < self.outputs else (2, 1, 3, 0)  # to (P, p, c, a)
+        return parts.permute(order).reshape(self.stack_shape)
 
     def _weights(self, rows: slice) -> Tensor:
         """P[a, t] D_k[i, t], (b, P·a, K); one for all samples where all is open."""
@@ -163,6 +165,13 @@ class CNNOperator(PooledOperator):
             return self.pooling.unsqueeze(0)
         opened = self.patterns[:, rows].transpose(0, 1).unsqueeze(2)  # (b, P, 1, K)
         return torch.where(opened, self.pooling, 0).flatten(1, 2)
+
+    def pooled_back(self, rows: slice, factors: Factors, slope: Tensor) -> Tensor:
+        by_place = slope.transpose(0, 1)  # (N, b, a)
+        by_place = by_place if self._apart else by_place @ self.pooling
+        opened = self.opened(rows, factors.gate)
+        gated = by_place if opened is None else by_place * opened.to(self.dtype)
+        return self._channels_first(gated.reshape(factors.n_neurons, -1) @ self.patches(rows).flatten(0, 1))
 
     def pooled(self, rows: slice, factors: Factors) -> Tensor:
         patches = self.patches(rows)
@@ -177,6 +186,12 @@ class CNNOperator(PooledOperator):
         return self.cells == self.K and torch.equal(
             self.pooling, torch.eye(self.K, dtype=self.pooling.dtype, device=self.pooling.device)
         )
+
+    @property
+    def _most_kept(self) -> int:
+        """Where nothing is pooled, features are patches, once for every gate; narrow ones are made sooner."""
+        narrow = self._apart and self.patterns is not None and self.p < self.outputs
+        return batches.KEPT if narrow else super()._most_kept
 
     def neuron_numbers(self) -> int:
         return 2 * self.K

@@ -141,6 +141,11 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
         return shifted.reshape(-1, self.n_gates, 1, self.p)
 
     @property
+    def _most_kept(self) -> int:
+        """Features are gates times inputs, many times as large; and groups would keep as much each."""
+        return batches.KEPT
+
+    @property
     def _by_features(self) -> bool:
         """Whether all outputs together pay for the features of a batch: s multiply-adds each, as many as outputs."""
         return self.outputs > self.s
@@ -154,9 +159,21 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
         return PooledOperator.forward(self, stack)
 
     def adjoint(self, residual: Tensor) -> Stack:
-        if self.kept is None and not self._by_features:
-            return FourierOperator.adjoint(self, residual)
-        return PooledOperator.adjoint(self, residual)
+        """Frequency by frequency: Ĝ_k[w] = Σ_i conj(D̂_k[i, w]) X̂_i[w] ⊗ R_i / s, gates times inputs entry by entry."""
+        if self.kept is not None:
+            return self.kept.adjoint(residual)
+        frequencies = self.half[0] * self.half[1]
+        total = self.space.zeros(frequencies, self.outputs, 2 * self.n_gates * self.d)
+        numbers = 2 * self.n_gates * self.d + 2 * frequencies * (self.n_gates + self.d)
+        for rows in deadline.paced(batches.slices(self.n, numbers, batches.TILE, self.dtype.itemsize)):
+            x, gates = self.batch(rows).unbind(1), self._gate_spectrum(rows).conj_physical_().unbind(2)
+            turned = residual[rows].T
+            for slope, own, opened in zip(total, x, gates, strict=True):
+                product = torch.view_as_real(opened.unsqueeze(2) * own.unsqueeze(1))  # (b, P, d, 2)
+                slope.addmm_(turned, product.flatten(1))
+        spectrum = torch.view_as_complex(total.view(*self.half, self.outputs, self.n_gates, self.d, 2))
+        columns = torch.fft.irfft2(spectrum, s=self.grid, dim=(0, 1)).flatten(0, 1)  # (s, c, P, d)
+        return columns.permute(2, 0, 3, 1).reshape(self.stack_shape)
 
     def pooled(self, rows: slice, factors: Factors) -> Tensor:
         return self._pooled(rows, self._by_neuron(factors.left), factors.gate).unsqueeze(2)

@@ -77,12 +77,14 @@ class BM(Method[BMState]):
         return formed + op.dtype.itemsize * (12 * neurons * (op.p + op.q) + 16 * math.prod(op.output_shape))
 
     def offer(self, task: Task) -> Offer:
-        """Where stacks are too large to be worked on: with gates before all others, without them by its products.  A
-        finish, quadratic, everywhere else."""
+        """Where stacks are too large to be worked on: with gates, if they cannot be formed, before all others; else by
+        its products.  A finish, quadratic, everywhere else."""
         op, alone = task.program.operator, task.only_neurons
         step = 50 * task.product
         if alone:
-            step = 0.0 if op.n_gates > 1 else _PRODUCTS * 4 * self.atoms * op.neuron_work
+            step = _PRODUCTS * 4 * self.atoms * op.neuron_work
+            if op.n_gates > 1:  # twice as long, behind gates; and each step is looked at
+                step = 0.0 if is_large(op) else 2 * (step + task.product)
         return Offer(self.memory(task.program), 0.0, step, 5 * task.decades, alone, finishes=True)
 
     def work(self, program: Program) -> float:

@@ -24,12 +24,19 @@ _ROUGHLY = 3e-2  # the gap to which they are fitted: their optimum is no nearer 
 _SHARE = 0.3  # of the time that is left
 
 
-def from_fewer(method: Method[Any], program: Program) -> Run | None:
-    """The method's own run on some of the samples; None where these would be too few."""
+def is_enough(program: Program) -> bool:
+    """Whether a part of the samples says enough."""
     op = program.operator
     few = op.output_shape[0] // _PARTS
-    if few < max(_LEAST, _EACH_OUTPUT * op.output_shape[-1]) or op.shards.spread or op.in_shards:
+    return few >= max(_LEAST, _EACH_OUTPUT * op.output_shape[-1]) and not op.shards.spread and not op.in_shards
+
+
+def from_fewer(method: Method[Any], program: Program) -> Run | None:
+    """The method's own run on some of the samples; None where these would be too few."""
+    if not is_enough(program):
         return None
+    op = program.operator
+    few = op.output_shape[0] // _PARTS
     some = torch.randperm(op.output_shape[0], generator=torch.Generator().manual_seed(few))[:few].sort().values
     operator = op.part(some.to(op.space.device))
     if operator is None:

@@ -26,7 +26,7 @@ from provenet.solvers.needs import NUCLEAR
 from provenet.solvers.neurons.lbfgs.amplitudes import amplitudes
 from provenet.solvers.neurons.lbfgs.atoms import wanted
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot, spot
-from provenet.solvers.neurons.lbfgs.fewer import from_fewer
+from provenet.solvers.neurons.lbfgs.fewer import from_fewer, is_enough
 from provenet.solvers.neurons.lbfgs.pairs import Block, Pairs
 from provenet.solvers.neurons.lbfgs.scales import inverse_scales
 from provenet.solvers.neurons.lbfgs.search import wolfe_step
@@ -87,14 +87,16 @@ class LBFGS(Resumable[LBFGSState]):
     max_steps = 20_000
     shards = True
 
-    def pause(self, program: Program, step: int) -> int:
-        """Looks, with A* in float64, take no more than a third of what steps do; more at first, while neurons are
-        missing."""
-        rest = self._rest(Task(program, 1.0))
-        return min(rest, max(_FIRST, step // 3, rest // 4))
+    def pause(self, program: Program, state: LBFGSState, step: int) -> int:
+        """Looks, with A* in float64, take no more than a third of what steps of the neurons that there are do; more at
+        first, while neurons are missing, which after a start from fewer samples are few."""
+        task = Task(program, 1.0)
+        rest = self._rest(task, state.at.factors.n_neurons)
+        first = rest if is_enough(program) else self._rest(task)
+        return min(rest, max(_FIRST, step // 3, first // 4))
 
-    def _rest(self, task: Task) -> int:
-        return max(self.check_every, math.ceil(3 * task.product / self._step_work(task)))
+    def _rest(self, task: Task, neurons: int = 0) -> int:
+        return max(self.check_every, math.ceil(3 * task.product / self._step_work(task, neurons)))
 
     def memory(self, program: Program) -> int:
         """The operator in float32, turned; what was remembered of steps; hidden values and their gates."""
@@ -135,10 +137,10 @@ class LBFGS(Resumable[LBFGSState]):
         op = program.operator
         return float(min(_NEURONS, op.n_gates * min(op.p, op.q, 2 * op.output_shape[-1])))
 
-    def _step_work(self, task: Task) -> float:
+    def _step_work(self, task: Task, there: int = 0) -> float:
         """Two products of all neurons with the data, at twice the speed of float64, and with what is remembered; hidden
-        values and the loss once more, entry by entry."""
-        op, neurons = task.program.operator, self._neurons(task.program)
+        values and the loss once more, entry by entry.  there: how many neurons, where it is known."""
+        op, neurons = task.program.operator, there or self._neurons(task.program)
         each = op.kernel_rows * (_GATED * neurons * task.width + _OUTPUT * op.output_shape[-1])
         return neurons * (op.neuron_work + 4.0 * self.memory_pairs * (op.p + op.q)) + each
 
