@@ -110,15 +110,12 @@ def test_amplitudes_on_a_flat_model_end(start: float) -> None:
 def test_amplitudes_are_the_optimum() -> None:
     root = torch.tensor(normal(12, 8))
     Q, b = root.T @ root + 0.1 * torch.eye(8, dtype=torch.float64), torch.tensor(normal(8))
-    x = nonnegative_quadratic(Q, b, torch.tensor(normal(8)).abs())
-    slope = Q @ x + b
-    assert bool((x >= 0).all())
-    assert float(slope.min()) >= -1e-10
-    assert float((slope * x).abs().max()) <= 1e-10
+    _check_optimum(Q, b, nonnegative_quadratic(Q, b, torch.tensor(normal(8)).abs()))
 
 
-def test_amplitudes_that_are_asked_for_alike_join_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A factorisation for each that joins, one after the other, would be more than there are positive ones."""
+@pytest.mark.parametrize("there", [0.0, 1.0], ids=["join", "leave"])
+def test_amplitudes_join_and_leave_together(there: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A factorisation for each that joins or leaves, one after the other, would be dozens of them."""
     solved, factorise = [], torch.linalg.cholesky_ex
 
     def counted(*args: Any, **more: Any) -> Any:
@@ -128,11 +125,27 @@ def test_amplitudes_that_are_asked_for_alike_join_together(monkeypatch: pytest.M
     root = torch.tensor(normal(150, 120))
     Q, b = root.T @ root + 0.1 * torch.eye(120, dtype=torch.float64), torch.tensor(normal(120))
     monkeypatch.setattr(torch.linalg, "cholesky_ex", counted)
-    x = nonnegative_quadratic(Q, b, torch.zeros(120, dtype=torch.float64))
+    _check_optimum(Q, b, nonnegative_quadratic(Q, b, torch.full((120,), there, dtype=torch.float64)))
+    assert len(solved) < 15
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_amplitudes_of_neurons_that_are_nearly_alike(seed: int) -> None:
+    """Far fewer dimensions than neurons: exchanging all at once may cycle, and is given up."""
+    draw = torch.Generator().manual_seed(seed)
+    root = torch.rand(30, 80, generator=draw, dtype=torch.float64)
+    Q = root.T @ root
+    Q.diagonal().add_(1e-5 * Q.diagonal().max())
+    b = -(root.T @ torch.rand(30, generator=draw, dtype=torch.float64))
+    for there in (0.0, 1.0):
+        _check_optimum(Q, b, nonnegative_quadratic(Q, b, torch.full((80,), there, dtype=torch.float64)))
+
+
+def _check_optimum(Q: torch.Tensor, b: torch.Tensor, x: torch.Tensor) -> None:
     slope = Q @ x + b
+    assert bool((x >= 0).all())
     assert float(slope.min()) >= -1e-10
     assert float((slope * x).abs().max()) <= 1e-10
-    assert len(solved) < int((x > 0).sum())
 
 
 @pytest.mark.parametrize("room", LOOPING)

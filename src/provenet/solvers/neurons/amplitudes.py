@@ -19,6 +19,7 @@ from provenet.vectors import symmetric_product
 _STEPS = 6
 _SETTLED = 1e-3  # of what all steps have gained: a step that gains less is the last
 _BACKTRACKS = 12
+_PATIENCE = 3  # times that no fewer may be on the wrong side
 _AS_MUCH = 0.5  # of the steepest slope: whoever has that joins the free set, too
 _RIDGE = 1e-12  # of the largest diagonal entry: columns that coincide leave the Hessian singular
 _COLUMN_NUMBERS = 2**22  # predictions of all neurons, each its own: beyond, a pass over the data for each is too much
@@ -70,22 +71,57 @@ def _newton(program: Program, columns: Tensor, amplitude: Tensor) -> Tensor:
 
 
 def nonnegative_quadratic(Q: Tensor, b: Tensor, start: Tensor) -> Tensor:
-    """argmin ½xᵀQx + bᵀx over x ≥ 0, Q positive definite, by active sets (Lawson and Hanson 1974) from x = ``start``.
+    """argmin ½xᵀQx + bᵀx over x ≥ 0, Q positive definite, from x = ``start``: by exchanging all who are on the wrong
+    side, which takes few factorisations, or may cycle; then by active sets from the best point met."""
+    start = start.clamp_min(0)
+    tiny = 1e-14 * float(b.abs().max() + (Q.diagonal() * start).abs().max())
+    x, solved = _exchanged(Q, b, start, tiny)
+    return x if solved else _by_active_sets(Q, b, x, tiny)
 
-    The free set loses whoever would turn negative and gains whoever the gradient asks for most, and about as much; each
-    round descends, as not all that join can turn negative at once.
-    """
-    x = start.clamp_min(0).clone()
+
+def _solved(Q: Tensor, b: Tensor, free: Tensor) -> Tensor | None:
+    """The least point of all x that are zero but for those that are free; None if it cannot be had, or time is over."""
+    index = torch.nonzero(free).flatten()
+    factor, failed = torch.linalg.cholesky_ex(Q[index][:, index])
+    if int(failed) != 0 or deadline.over():
+        return None
+    x = torch.zeros_like(b)
+    x[index] = -torch.cholesky_solve(b[index, None], factor).squeeze(1)
+    return x
+
+
+def _exchanged(Q: Tensor, b: Tensor, start: Tensor, tiny: float) -> tuple[Tensor, bool]:
+    """Principal pivoting by blocks (Kim and Park 2011), for as long as those on the wrong side, free and negative or
+    fixed and with a slope to grow, become fewer now and then.  The best point x ≥ 0 met, and whether it is the least of
+    all."""
+
+    def value(x: Tensor) -> float:
+        return float(x @ (0.5 * (Q @ x) + b))
+
+    best, lowest = start, value(start)
+    free, fewest, patience = start > 0, len(b) + 1, _PATIENCE
+    while patience > 0 and (x := _solved(Q, b, free)) is not None:
+        wrong = torch.where(free, x < 0, Q @ x + b < -tiny)
+        if (many := int(wrong.sum())) == 0:
+            return x, True
+        inside = x.clamp_min(0)
+        if (there := value(inside)) < lowest:
+            best, lowest = inside, there
+        fewest, patience = (many, _PATIENCE) if many < fewest else (fewest, patience - 1)
+        free = free ^ wrong
+    return best, False
+
+
+def _by_active_sets(Q: Tensor, b: Tensor, start: Tensor, tiny: float) -> Tensor:
+    """Lawson and Hanson 1974.  The free set loses whoever would turn negative and gains whoever the gradient asks for
+    most, and about as much; each round descends, as not all that join can turn negative at once."""
+    x = start.clone()
     free = x > 0
-    tiny = 1e-14 * (b.abs().max() + (Q.diagonal() * x).abs().max())
     for _ in range(3 * len(b) + 10):
         for _ in range(len(b)):  # each time but the last one leaves the free set
-            index = torch.nonzero(free).flatten()
-            factor, failed = torch.linalg.cholesky_ex(Q[index][:, index])
-            if int(failed) != 0 or deadline.over():
+            wanted = _solved(Q, b, free)
+            if wanted is None:
                 return x
-            wanted = torch.zeros_like(x)
-            wanted[index] = -torch.cholesky_solve(b[index, None], factor).squeeze(1)
             bad = torch.nonzero(free & ~(wanted > 0)).flatten()
             if bad.numel() == 0:
                 x = wanted
@@ -97,7 +133,7 @@ def nonnegative_quadratic(Q: Tensor, b: Tensor, start: Tensor) -> Tensor:
             x = torch.where(free, x, 0.0)
         slope = Q @ x + b
         least = float(torch.where(free, torch.inf, slope).min())
-        if least >= -float(tiny):
+        if least >= -tiny:
             break
         free |= slope <= _AS_MUCH * least
     return x
