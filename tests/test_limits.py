@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from provenet.certificates import Gap, duality_gap
 from provenet.cones import implicit
 from provenet.solvers import loop
 from provenet.solvers.loop import Limits, Point, run
+from provenet.solvers.neurons import amplitudes
 from provenet.solvers.neurons.amplitudes import nonnegative_quadratic
 from provenet.solvers.stacks.admm import ADMM
 
@@ -129,16 +131,25 @@ def test_amplitudes_join_and_leave_together(there: float, monkeypatch: pytest.Mo
     assert len(solved) < 15
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_amplitudes_of_neurons_that_are_nearly_alike(seed: int) -> None:
-    """Far fewer dimensions than neurons: exchanging all at once may cycle, and is given up."""
-    draw = torch.Generator().manual_seed(seed)
-    root = torch.rand(30, 80, generator=draw, dtype=torch.float64)
-    Q = root.T @ root
-    Q.diagonal().add_(1e-5 * Q.diagonal().max())
-    b = -(root.T @ torch.rand(30, generator=draw, dtype=torch.float64))
-    for there in (0.0, 1.0):
-        _check_optimum(Q, b, nonnegative_quadratic(Q, b, torch.full((80,), there, dtype=torch.float64)))
+def test_amplitudes_of_neurons_that_are_nearly_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Far fewer dimensions than neurons: exchanging all at once cycles here and there, and is given up."""
+    given_up, one_by_one = [], amplitudes._by_active_sets
+
+    def counted(*args: Any) -> torch.Tensor:
+        given_up.append(1)
+        return one_by_one(*args)
+
+    monkeypatch.setattr(amplitudes, "_by_active_sets", counted)
+    for seed in range(5):
+        draw = torch.Generator().manual_seed(seed)
+        numbers = partial(torch.randn, generator=draw, dtype=torch.float64)
+        root = numbers(20, 60).abs() * torch.logspace(0, -2, 20, dtype=torch.float64)[:, None]
+        Q = root.T @ root
+        Q.diagonal().add_(1e-5 * Q.diagonal().max())
+        b = -(root.T @ numbers(20).abs()) - 0.1 * numbers(60)
+        for there in (0.0, 1.0):
+            _check_optimum(Q, b, nonnegative_quadratic(Q, b, torch.full((60,), there, dtype=torch.float64)))
+    assert 0 < len(given_up) < 10
 
 
 def _check_optimum(Q: torch.Tensor, b: torch.Tensor, x: torch.Tensor) -> None:
