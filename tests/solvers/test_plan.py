@@ -50,7 +50,7 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
         ["admm", "lbfgs", "bm"],
     ),
     "softmax, many rows": (lambda: posed("mlp", (8000, 10), 3, "softmax"), ["apg", "bm"]),
-    "softmax, linear": (lambda: posed("mlp", (1500, 60), 10, "softmax", activation="linear"), ["apg", "admm", "bm"]),
+    "softmax, linear": (lambda: posed("mlp", (1500, 60), 10, "softmax", activation="linear"), ["apg", "lbfgs", "bm"]),
     "softmax, long first layers": (lambda: posed("mlp", (900, 500), 10, "softmax"), ["admm", "lbfgs", "bm"]),
     "logistic table": (lambda: posed("mlp", (500, 30), 1, "logistic", gates=100), ["admm", "lbfgs", "bm"]),
     "logistic, many gates at large β": (

@@ -53,7 +53,7 @@ def find_gates(
                 own = torch.zeros(len(first), dtype=torch.long) if units.group is None else units.group
                 gates = replace(gates, network=_behind(on, gates, first, second, own))
         else:
-            gates = _given(on, as_tensor(wanted.vectors, "gates"), group)
+            gates = _given(on, as_tensor(wanted.own, "gates"), group)
         gates = _inside(on, gates) if relu else gates
     return replace(gates, seconds=time.perf_counter() - began)
 

@@ -41,8 +41,6 @@ class Wanted:
             return Wanted(gates, _counted(n_gates))
         if _is_number(gates):
             return Wanted("gaussian", _counted(gates))
-        if gates is None:
-            raise _unknown(gates)
         return Wanted(GIVEN, network=gates) if isinstance(gates, nn.Module) else Wanted(GIVEN, vectors=gates)
 
     @staticmethod
@@ -52,6 +50,13 @@ class Wanted:
         if n_gates is None or isinstance(n_gates, Real):
             raise ValueError(f"n_gates: it must be a whole number, got {n_gates!r}.")
         return Wanted.of(n_gates)
+
+    @property
+    def own(self) -> Any:
+        """Vectors of the user's."""
+        if self.vectors is None:
+            raise _unknown(None)
+        return self.vectors
 
     @property
     def sampler(self) -> tuple[str, int] | None:
