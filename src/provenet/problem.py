@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Generic, NamedTuple
@@ -57,7 +58,7 @@ class Program(Placed, Generic[G_co]):
         pull = -self.loss.gradient(torch.zeros_like(self.loss.target))
         op, gauge = self.operator, self.gauge.relaxed(self.operator.q)
         found = float(polar_bounds(op, gauge, pull, asked=Asked(near=_NEAR)).upper.max())
-        return found if found > gauge.rounding(op.p, op.q) * op.rounding(pull) else 0.0
+        return 0.0 if found <= gauge.rounding(op.p, op.q) * op.rounding(pull) < math.inf else found
 
     def polar(self, theta: Tensor, final: bool = False) -> Bounds:
         """γ°(A_k*Θ) of every gate, bounded from both sides; what rounding in A* can hide is not yet in it.

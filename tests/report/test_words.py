@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
+import provenet as pn
 from provenet.report import summary, verdict, words
 from provenet.solvers import Solution
 
@@ -54,6 +56,13 @@ def test_nan_is_never_certified(classified: Solution, with_numbers: Change) -> N
     spoken = said(with_numbers(classified, primal=float("nan")))
     assert not spoken.certified
     assert "not a number" in spoken.headline
+
+
+def test_no_neuron_where_none_could_help() -> None:
+    """All rows equal, with a free intercept: no smaller β gives neurons."""
+    problem = pn.formulate("mlp", np.ones((6, 3)), np.eye(2)[[0, 1] * 3], gates=4, loss="softmax", fit_intercept="free")
+    assert problem.beta_max == 0
+    assert words.inside(pn.solve(problem)) == ("Nothing: no neuron can lower the loss on these data, whatever β is.")
 
 
 def test_no_gap_left(classified: Solution, with_numbers: Change) -> None:

@@ -129,7 +129,7 @@ def _is_missing(label: Any) -> bool:
         return label is None or bool(label != label)  # NaN
     except TypeError:  # pandas.NA, of which nobody knows what it equals
         return True
-    except ValueError:  # several at once, an array: scikit-learn has words for it
+    except (ValueError, RuntimeError):  # several at once, an array or tensor: scikit-learn has words for it
         return False
 
 

@@ -201,6 +201,8 @@ def inside(solution: Solution) -> str:
 
 
 def _nothing(problem: Problem) -> str:
+    if problem.beta_max == 0:
+        return f"Nothing: no {nouns(problem).neuron} can lower the loss on these data, whatever β is."
     if problem.beta >= problem.beta_max:
         return (
             f"Nothing: β = {number(problem.beta)} is no less than β_max = {number(problem.beta_max)}, and from there "

@@ -87,10 +87,6 @@ class Task:
         return not loss.quadratic and loss.kink is None
 
     @property
-    def classes(self) -> int:
-        return max(self.program.operator.output_shape[-1], 2)
-
-    @property
     def rows(self) -> float:
         """Of predictions; few count as some more, so that small programs are alike: a sample of weight two leads to the
         plan of the same sample twice."""

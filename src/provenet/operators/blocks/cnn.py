@@ -141,7 +141,8 @@ class CNNOperator(PooledOperator):
         gated, widest = self.n_gates * narrow, max(self.counts)
         total = self.space.zeros(self.cells, wide, gated)
         size = next(b for b in range(self.n, 0, -1) if b == 1 or b * widest - (-self.n // b) <= self.n + self.K)
-        for numbers, budget in ((gated * widest, batches.TILE), (self.K * self.p, batches.WAVE)):
+        opened_too = self.K * (self.p + (0 if self.patterns is None else self.n_gates))
+        for numbers, budget in ((gated * widest, batches.TILE), (opened_too, batches.WAVE)):
             size = min(size, batches.count(numbers, budget, self.dtype.itemsize))
         for rows in deadline.paced([slice(i, min(i + size, self.n)) for i in range(0, self.n, size)]):
             patches, opened = self._channels_first(self.patches(rows)), None

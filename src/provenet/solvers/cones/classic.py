@@ -7,7 +7,8 @@ From Z = 0, step k adds the neuron of the most violated arrangement:  Z ← (1 �
 The search is bisection.  Each step gives a line that p is never below, −L*(Θ) + (β − max_k γ_k°(A_k*Θ))·t, and so
 does a loss of zero, βt.  A t at which a line is above the best objective seen is not the best one: what is left is a
 bracket of t*, and a t near one of its ends moves to its middle.  Nothing else may close the bracket: polars that only
-seem to be below β would shut out the best t for good.
+seem to be below β would shut out the best t for good.  The largest polar is exact for one output, and in up to three
+dimensions; elsewhere it is what a search of the cones finds, which may be less.
 
 The paper's rate: after k steps p(t) is within 2C/(k + 2) of its least value, C ≤ (2tσ)² for the squared loss, where σ
 bounds what a unit neuron predicts.  In units of the objective that is the more, the smaller β is, as t grows.

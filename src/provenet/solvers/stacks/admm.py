@@ -35,7 +35,7 @@ _PROX = 3e6  # work of a loss's prox that is found by Newton's steps, for each o
 _READ = 16  # a factor of the kernel is read, entry by entry, as slowly as so many products
 _SINGLE = 0.5, 8  # in float32: so much of the work, and of the products
 _LEAST = 10  # steps a digit, however easy: ρ has to settle
-_FREE, _FREE_LABELS = 1.6, 6.6  # times as many steps with a free intercept, and where the loss is of labels;
+_FREE, _FREE_LABELS = 1.6, 4.4  # times as many steps with a free intercept, and where the loss is of labels;
 _ENTRY = 2e3  # of a prediction: what a prox of labels takes
 _ANEW = 20  # steps after which what was added up is made anew
 _MOST_ROWS = 20_000  # of a kernel that is worth its factorisation
@@ -86,7 +86,7 @@ class ADMM(Method[ADMMState]):
     def offer(self, task: Task) -> Offer:
         """A few factorisations of the kernel, then a prox, A, A* and a solve a step.  Gates that stay closed hold it up
         as much as others do, and a large β makes it no quicker.  With one gate it is quick, however wide second layers
-        are; a free intercept of labels holds it up, where classes are few and β is small."""
+        are."""
         op, loss = task.program.operator, task.program.loss
         rows = task.rows
         setup = 0.5 * rows**2 * op.n_gates * min(op.p, 1 + op.p / op.n_gates) + _FACTORISATIONS * rows**3 / 12
@@ -95,10 +95,8 @@ class ADMM(Method[ADMMState]):
         steps = max(steps, _LEAST * task.decades) if pays(op) else steps
         c = op.output_shape[-1]
         prox = _PROX * (1 + c) + _ENTRY * rows * c if task.labels else 0.0
-        if loss.free and task.labels:
-            steps *= _FREE_LABELS * task.classes**-0.8 * max(task.hardship, 1.0) ** 1.2 / task.noise
-        elif loss.free:
-            steps *= _FREE
+        if loss.free:
+            steps *= _FREE_LABELS if task.labels else _FREE
         share, read = _SINGLE if pays(op) else (1.0, _READ)
         step = share * (2 * task.product + rows**2 * (c + read)) + task.prox + prox
         starts = rows <= _MOST_ROWS and not task.only_neurons

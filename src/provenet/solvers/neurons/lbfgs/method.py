@@ -46,7 +46,6 @@ _REMEMBERED = 4  # of a limit of memory, one part in so many is for steps that a
 _FEWEST_PAIRS = 5
 _LONG = 25  # steps a decade for linear blocks whose first layers are too long for the estimate to hold
 _KINKED = 3  # times as many steps where curvature ends at a kink
-_FREE_LABELS = 1.25  # times as many steps with a free intercept of labels
 _CALLS = 8e6  # what a step's many small calls take, as multiply-adds;
 _BATCHES = 4  # times that, where neurons go through their block batch by batch
 _HESSIANS, _SEEN = 2, 2e6  # sizes at a look take as long as so many, and the numbers one is made of, at most
@@ -124,8 +123,6 @@ class LBFGS(Resumable[LBFGSState]):
             steps *= 1 + task.open_crowding * small
         if loss.kink is not None:
             steps *= _KINKED
-        if loss.free and task.labels:
-            steps *= _FREE_LABELS
         if task.only_neurons and op.n_gates == 1:
             steps = _LONG * task.decades * hard
         calls = _CALLS if op.gated_rows is not None else _BATCHES * _CALLS
