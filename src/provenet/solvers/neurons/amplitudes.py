@@ -100,7 +100,9 @@ def _exchanged(Q: Tensor, b: Tensor, start: Tensor, tiny: float) -> tuple[Tensor
 
     best, lowest = start, value(start)
     free, fewest, patience = start > 0, len(b) + 1, _PATIENCE
-    while patience > 0 and (x := _solved(Q, b, free)) is not None:
+    while patience > 0 and not deadline.over():
+        if (x := _solved(Q, b, free)) is None:
+            break
         wrong = torch.where(free, x < 0, Q @ x + b < -tiny)
         if (many := int(wrong.sum())) == 0:
             return x, True
