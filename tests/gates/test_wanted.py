@@ -49,7 +49,7 @@ def test_a_number_means_gaussian_gates() -> None:
         (pn.nn.MLP(4, 1), "first layer has 4 weights a neuron; on this X block 'mlp' has 3"),
         (pn.nn.MLP(3, 1, activation="linear"), "linear"),
         (torch_mlp(), "has biases"),
-        (nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1)), "no two-layer ReLU network"),
+        (nn.Sequential(nn.Linear(3, 2), nn.Tanh(), nn.Linear(2, 1)), "no two-layer network"),
     ],
 )
 def test_wrong_gates_are_refused_by_name(gates: Any, message: str) -> None:

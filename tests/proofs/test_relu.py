@@ -279,6 +279,34 @@ def test_another_function_between_the_layers_is_found_out() -> None:
         pn.certify(Own(torch.tanh).double(), planar(9, 2), loss="squared", beta=BETA, layers=("fc1", "fc2"))
 
 
+def test_two_linear_layers_of_a_module_of_ones_own() -> None:
+    X, Y = planar(9, 2)
+    net, asked = Own(nn.Identity()).double(), {"loss": "squared", "beta": BETA}
+    plain = nn.Sequential(net.fc1, net.fc2)
+    found = pn.certify(net, (X, Y), layers=("fc1", "fc2"), **asked)
+    assert found.scope == "linear"
+    assert found == pn.certify(plain, (X, Y), **asked)
+    assert found == pn.certify(net, (X, Y), layers=("fc1", "fc2"), scope="linear", **asked)
+    net.convolves = True
+    images = (X[:, None], Y)
+    pooled = nn.Sequential(net.body["conv"], net.body["pool"], nn.Flatten(), net.head)
+    found = pn.certify(net, images, layers=("body.conv", "body.pool", "head"), **asked)
+    assert found.scope == "linear"
+    assert found == pn.certify(pooled, images, **asked)
+    weights = sum(w.square().sum() for w in pooled.parameters()) - net.head.bias.square().sum()
+    value = 0.5 * (net(torch.tensor(images[0])) - torch.tensor(Y)).square().sum() + BETA / 2 * weights
+    assert found.primal == pytest.approx(float(value.detach()), rel=1e-12)
+    best = pn.solve(
+        pn.formulate(pn.CNN(kernel=2, fit_intercept=True), *images, "linear", beta=BETA, fit_intercept="free")
+    )
+    assert found.dual <= best.certificate.primal < found.primal
+
+
+def test_a_relu_network_is_not_taken_for_a_linear_one() -> None:
+    with pytest.raises(ValueError, match="computes something else"):
+        pn.certify(Own().double(), planar(9, 2), loss="squared", beta=BETA, layers=("fc1", "fc2"), scope="linear")
+
+
 CONVOLUTIONS = [
     (nn.Conv2d(2, 3, 2, bias=False), nn.AdaptiveAvgPool2d(1), (2, 3, 4), 1),
     (nn.Conv2d(1, 3, (1, 2), stride=(1, 2), bias=False), nn.AvgPool2d(2), (1, 4, 4), 2),

@@ -3,11 +3,11 @@
 What is read, as an ``nn.Sequential``:
 
 - ``[Flatten,] Linear, [ReLU,] Linear``: the MLP, linear without a ReLU.
-- ``Conv1d | Conv2d, ReLU, [average pooling,] Flatten, Linear``: the CNN, any average pooling as its matrix.
+- ``Conv1d | Conv2d, [ReLU,] [average pooling,] Flatten, Linear``: the CNN, any average pooling as its matrix.
 
 Identity and dropout, which in evaluation is one, may stand anywhere; sequences within a sequence are what is in them.
-Of a module of another class the two layers are named, and between them is taken to be a ReLU, and the average pooling
-that is named between them; whoever reads one has to compare outputs.
+Of a module of another class the two layers are named, with the average pooling between them, and it is asked for with
+a ReLU between them or without; whoever reads one has to compare outputs.
 
 A bias of the first layer is the weight of a column of ones (of a last entry of each patch, in a convolution), and
 weight decay is taken to act on it as on any weight.  A bias of the last layer becomes that of our module; one that is
@@ -31,7 +31,7 @@ _POOLS = (nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool1d, nn.AdaptiveAvgPool2d
 _IDLE = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.AlphaDropout, nn.FeatureAlphaDropout)
 _KINDS = (
     "nn.Sequential([Flatten,] Linear, [ReLU,] Linear) and "
-    "nn.Sequential(Conv1d or Conv2d, ReLU, [average pooling,] Flatten, Linear), with dropout anywhere"
+    "nn.Sequential(Conv1d or Conv2d, [ReLU,] [average pooling,] Flatten, Linear), with dropout anywhere"
 )
 
 
@@ -54,12 +54,16 @@ class _Layers(NamedTuple):
 
 
 def read_module(
-    module: nn.Module, sample: tuple[int, ...], layers: Sequence[str] | None = None, keep_zero_bias: bool = False
+    module: nn.Module,
+    sample: tuple[int, ...],
+    layers: Sequence[str] | None = None,
+    keep_zero_bias: bool = False,
+    relu: bool = True,
 ) -> Reading:
     """``module`` on samples of this shape; a module of ours is read as it is.
 
     keep_zero_bias: of the last layer.  layers: the names of the two layers, or of them and the pooling
-    between them, of a module of any class.
+    between them, of a module of any class; relu: whether a ReLU is between those.
     """
     if isinstance(module, TwoLayer):
         if layers is not None:
@@ -67,7 +71,7 @@ def read_module(
         dtype = module.first.dtype
         network = copy.deepcopy(module).to(device="cpu", dtype=torch.float64).eval()
         return Reading(network, lambda other: copy.deepcopy(other).to(dtype))
-    found = _in_sequence(module) if layers is None else _named(module, layers, sample)
+    found = _in_sequence(module) if layers is None else _named(module, layers, sample, relu)
     first = module.get_submodule(found.first)
     read = _read_mlp(module, found) if isinstance(first, nn.Linear) else _read_cnn(module, found, sample)
     bias: Any = read.network.bias
@@ -84,14 +88,13 @@ def _in_sequence(module: nn.Module) -> _Layers:
         if flatten:
             _check_flatten(layers[0])
         return _Layers(names[flatten], names[-1], relu=nn.ReLU in kinds, flatten=flatten)
-    pooled = len(kinds) == 5 and kinds[2] in _POOLS
-    if kinds[1:2] + kinds[2 + pooled :] == [nn.ReLU, nn.Flatten, nn.Linear] and kinds[0] in _CONVOLUTIONS:
+    relu = kinds[1:2] == [nn.ReLU]
+    pooled = len(kinds) == 4 + relu and kinds[1 + relu] in _POOLS
+    if kinds[1 + relu + pooled :] == [nn.Flatten, nn.Linear] and kinds[0] in _CONVOLUTIONS:
         _check_flatten(layers[-2])
-        return _Layers(names[0], names[-1], pool=layers[2] if pooled else None)
+        return _Layers(names[0], names[-1], layers[1 + relu] if pooled else None, relu)
     listed = ", ".join(kind.__name__ for kind in kinds)
-    raise ValueError(
-        f"module: nn.Sequential({listed}) is no two-layer ReLU network; those that can be read are {_KINDS}."
-    )
+    raise ValueError(f"module: nn.Sequential({listed}) is no two-layer network; those that can be read are {_KINDS}.")
 
 
 def _leaves(module: nn.Module, above: str = "") -> Iterator[tuple[str, nn.Module]]:
@@ -103,7 +106,7 @@ def _leaves(module: nn.Module, above: str = "") -> Iterator[tuple[str, nn.Module
             yield above + name, layer
 
 
-def _named(module: nn.Module, layers: Sequence[str], sample: tuple[int, ...]) -> _Layers:
+def _named(module: nn.Module, layers: Sequence[str], sample: tuple[int, ...], relu: bool) -> _Layers:
     if isinstance(layers, str) or not 2 <= len(layers) <= 3:
         raise ValueError(
             "layers: the names of the first and the last layer, or of the first, the pooling and the last; got "
@@ -123,7 +126,7 @@ def _named(module: nn.Module, layers: Sequence[str], sample: tuple[int, ...]) ->
     pool = found[layers[1]] if len(layers) == 3 else None
     if pool is not None and (type(pool) not in _POOLS or isinstance(first, nn.Linear)):
         raise ValueError(f"layers: between a convolution and the last layer goes average pooling, not {pool}.")
-    return _Layers(layers[0], layers[-1], pool, flatten=isinstance(first, nn.Linear) and len(sample) > 1)
+    return _Layers(layers[0], layers[-1], pool, relu, flatten=isinstance(first, nn.Linear) and len(sample) > 1)
 
 
 def _with_layers(module: nn.Module, new: Mapping[str, nn.Module]) -> nn.Module:
@@ -204,7 +207,7 @@ def _read_cnn(module: nn.Module, at: _Layers, sample: tuple[int, ...]) -> Readin
         weights = torch.cat([weights, _double(conv.bias)[:, None]], dim=1)
     second = _double(last.weight).view(c, m, cells).transpose(0, 1).reshape(m, c * cells)
     settings = walk | {"pool": pool, "fit_intercept": has_bias}
-    network = CNN.from_weights(weights, second, relu=True, bias=_bias(last), **settings)
+    network = CNN.from_weights(weights, second, relu=at.relu, bias=_bias(last), **settings)
 
     def back(other: TwoLayer) -> nn.Module:
         left, right = _neurons(other)

@@ -52,7 +52,7 @@ def certify(what: Any, on: Any, Y: Any = None, /, *, tol: float = 1e-4, **traini
     ``certify(module, X, Y, loss=, beta=)``, or ``certify(module, data, loss=, beta=)``: of a module of
     ``provenet.nn``, at whatever point your own loop left it, among all networks with its gates ("fixed_gates"; "linear"
     without gates), and for ReLU among all networks of its block, of any width ("all_arrangements").  Or of an ordinary
-    two-layer network, ``nn.Sequential([Flatten,] Linear, [ReLU,] Linear)`` or ``nn.Sequential(Conv, ReLU, [average
+    two-layer network, ``nn.Sequential([Flatten,] Linear, [ReLU,] Linear)`` or ``nn.Sequential(Conv, [ReLU,] [average
     pooling,] Flatten, Linear)``, dropout being what it is in evaluation.  Of a module of any other class the two layers
     are named by ``layers``.
 
@@ -82,12 +82,12 @@ def certify(what: Any, on: Any, Y: Any = None, /, *, tol: float = 1e-4, **traini
     loss_settings : dict, optional
         Of a module: ``{"delta": 1.0}`` for "huber".
     layers : names of layers, optional
-        Of a module of any other class, ``("fc1", "fc2")`` or ``("conv", "pool", "fc")``: a ReLU is taken to be between
-        them, and what the module computes on the data is compared with that.
+        Of a module of any other class, ``("fc1", "fc2")`` or ``("conv", "pool", "fc")``: whether a ReLU is between them
+        or nothing is told by what the module computes on the data, and anything else is refused.
     bias : "free" or "penalised", default "free"
         Of a module whose last layer has a bias: whether its loop left that out of the penalty, or added β/2 times its
         squares, as ``weight_decay`` on all parameters does.
-    scope : "all_arrangements" or "fixed_gates", optional
+    scope : "all_arrangements", "fixed_gates" or "linear", optional
         Of a ReLU module: judge it among all networks of its block, which is what is done where it can be, or among
         those whose neurons have its own activation patterns.  The latter asks less, and is often proven far closer.
     sharpen : float, default 0

@@ -14,7 +14,7 @@ from torch import nn
 from provenet import deadline, memory
 from provenet.blocks import block_of
 from provenet.blocks.outputs import batch_size, outputs_in_batches
-from provenet.certificates import Certificate, check_same_map
+from provenet.certificates import AnotherMap, Certificate, check_same_map
 from provenet.data.validation import check_finite
 from provenet.formulation import pose
 from provenet.nn import Standardised, TwoLayer
@@ -30,6 +30,7 @@ from provenet.proofs.streamed import OwnGates
 from provenet.proofs.training import Training
 from provenet.ranks import current
 from provenet.scaling import Scaling
+from provenet.statement import Scope
 
 _COPIES = 4  # of the samples, where their problem is posed and solved
 
@@ -47,10 +48,32 @@ def certify_module(module: Any, data: Any, training: Training, tol: float) -> Ce
             "of all pose the problem, and certify(problem, module)."
         )
     outer = _unwrapped(module, training.layers is not None)
+    inner, (source, weight) = core(outer), as_source(data, training.sample_weight)
+    shape = () if isinstance(inner, TwoLayer) else sample_shape(source)
+    other: AnotherMap | None = None
+    for relu in _between(training):
+        read = read_module(inner, shape, training.layers, training.pays_bias, relu)
+        try:
+            return _certify_read(outer, read, source, weight, training, tol)
+        except AnotherMap as error:
+            other = other or error
+    raise ValueError(
+        f"module: it computes something else than its two layers, with what was read between them ({other})."
+    )
+
+
+def _between(training: Training) -> tuple[bool, ...]:
+    """Whether a ReLU is between layers that are only named: what the module computes on the data says so."""
+    if training.layers is None:
+        return (True,)
+    return (False,) if training.scope == Scope.LINEAR else (True, False)
+
+
+def _certify_read(
+    outer: nn.Module, read: Reading, source: Iterable[Any], weight: Any, training: Training, tol: float
+) -> Certificate:
     scaling, inner = (Scaling.of(outer) if isinstance(outer, Standardised) else None), core(outer)
-    source, weight = as_source(data, training.sample_weight)
     ours = isinstance(inner, TwoLayer)
-    read = read_module(inner, () if ours else sample_shape(source), training.layers, training.pays_bias)
     network, statement = read.network, training.statement(read.network)
     if scaling is not None and scaling.target_mean is not None and not statement.loss.measures:
         raise ValueError(
@@ -134,9 +157,4 @@ def _check_same(module: nn.Module, read: Reading, source: Iterable[Any], data: B
     check_finite(said, "module: an output")
     if said.shape != data.Y.shape:
         raise ValueError(f"Y: the module's outputs are {tuple(said.shape)}, the targets {tuple(data.Y.shape)}.")
-    try:
-        check_same_map(known, said, float(data.Y.abs().max()))
-    except ValueError as error:
-        raise ValueError(
-            f"module: it computes something else than its two layers, with what was read between them ({error})."
-        ) from None
+    check_same_map(known, said, float(data.Y.abs().max()))
