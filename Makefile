@@ -32,11 +32,12 @@ test-other-cpu: $(VENV)/.ready-dev
 	MKL_CBWR=COMPATIBLE ATEN_CPU_CAPABILITY=default OPENBLAS_CORETYPE=Prescott $(PYTEST) $(or $(TESTS),$(NUMERICAL))
 
 # in an environment of its own: what other solvers need changes nothing that the library is tested with
+SUITES := small,size,relu,blocks,operators
 bench:
 	@$(MAKE) --no-print-directory VENV=.venv-bench compared
 
 compared: $(VENV)/.ready-bench
-	$(BIN)/provenet bench --only $(or $(ONLY),small,size,relu,blocks,operators) --out docs/benchmarks $(BENCH)
+	$(BIN)/provenet bench --only $(or $(ONLY),$(SUITES)) --out docs/benchmarks $(BENCH)
 
 # goes on where an earlier run of the same code ended; a second one beside it takes other figures; records in build/trust
 trust: $(VENV)/.ready-dev
