@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,8 @@ from provenet.bench.speed.peers import PEERS
 from provenet.bench.speed.plot import in_seconds
 from provenet.bench.speed.standings import Standing
 from provenet.blocks import BLOCKS
+
+ROOT = Path(__file__).parent.parent.parent
 
 TINY = Case("tiny", lambda _: of.teacher(40, 3, 6, 0.1), (Mark(1e-6, seconds=50), Mark(1e-6, peers=("pyscnn",))))
 AWAY = Case("away", lambda folder: of.posed("mlp", of.images(folder, 9), "softmax", gates=4))
@@ -147,3 +151,11 @@ def test_seconds_on_an_axis_are_said_as_one_says_them() -> None:
         "20",
         "50",
     ]
+
+
+def test_make_bench_runs_every_suite() -> None:
+    """Commas within a function of make separate its arguments."""
+    if shutil.which("make") is None:
+        pytest.skip("make is not installed here")
+    said = subprocess.run(["make", "-n", "compared"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert f"--only {','.join([*SUITES, 'operators'])} " in said

@@ -43,7 +43,7 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
     ),
     "squared table": (lambda: posed("mlp", (600, 20), 1, gates=100), ["admm", "ipm", "active_ipm", "bm"]),
     "squared, several outputs": (lambda: posed("mlp", (600, 40), 10, gates=100), ["admm", "active_ipm", "bm"]),
-    "squared, many rows": (lambda: posed("mlp", (6000, 30), 1, gates=60), ["apg", "admm", "active_ipm", "bm"]),
+    "squared, many rows": (lambda: posed("mlp", (6000, 30), 1, gates=60), ["apg", "lbfgs", "active_ipm", "bm"]),
     "softmax table": (lambda: posed("mlp", (300, 8), 3, "softmax", gates=100), ["admm", "apg", "bm"]),
     "softmax table, free intercept": (
         lambda: posed("mlp", (300, 8), 3, "softmax", gates=50, share=0.02, fit_intercept="free"),
