@@ -17,6 +17,7 @@ from provenet.solvers import offers
 from provenet.solvers.loop import Method
 from provenet.solvers.offers import Offer, Task
 from provenet.solvers.plan import METHODS, plan, plan_unreduced
+from provenet.solvers.stacks.apg import APG
 
 
 def posed(
@@ -94,7 +95,7 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
     ),
     "attention": (lambda: posed("attention", (60, 6, 4), 3), ["admm", "apg", "bm"]),
     "mixer": (lambda: posed("mixer", (100, 6, 4), 3, "softmax"), ["admm", "apg", "bm"]),
-    "fno": (lambda: posed("fno", (100, 8, 4), 3), ["admm", "bm"]),
+    "fno": (lambda: posed("fno", (100, 8, 4), 3), ["admm", "apg", "bm"]),
     "bfno": (lambda: posed(pn.BFNO(groups=2), (100, 8, 4), 4, "softmax"), ["apg", "lbfgs", "bm"]),
     "poolformer": (lambda: posed("poolformer", (300, 9, 8), 4, "softmax"), ["admm", "apg", "bm"]),
     "fnet": (lambda: posed("fnet", (300, 8, 8), 2, "huber"), ["admm", "apg", "bm"]),
@@ -195,3 +196,17 @@ def test_gated_stacks_that_can_be_formed_begin_with_lbfgs(monkeypatch: pytest.Mo
     task = Task(problem.program, 1e-2)
     assert task.only_neurons
     assert plan(problem.program, "auto", 1e-2)[0].method.name == "lbfgs"
+
+
+def test_columns_that_say_the_same_are_told_from_others() -> None:
+    """The proximal gradient crawls where the data have few directions, and a linear table is all there is of them."""
+    draw = np.random.default_rng(0)
+    X, y = draw.standard_normal((400, 20)), np.arange(400) % 4
+    tilted, first = X @ np.diag(0.7 ** np.arange(20)) @ np.linalg.qr(draw.standard_normal((20, 20)))[0], []
+    for rows in (X, tilted):
+        problem = pn.formulate("mlp", rows, y, "linear", loss="softmax")
+        task = Task(problem.with_beta(0.01 * problem.beta_max).program, 1e-4)
+        moments = np.linalg.eigvalsh(rows.T @ rows)
+        assert task.evenness == pytest.approx(moments.sum() ** 2 / 20 / (moments**2).sum())
+        first.append(APG().offer(task).steps)
+    assert first[1] > 2 * first[0]

@@ -80,6 +80,18 @@ class Task:
         most = op.pull_upper(loss.gradient(torch.zeros_like(loss.target)))
         return min(max(_AGREEING * most / beta_max, _LEAST_NOISE), _MOST_NOISE) if most < math.inf else 1.0
 
+    @cached_property
+    def evenness(self) -> float:
+        """Of the data's second moments S along all directions: tr(S)²/(p‖S‖²), one where all are alike, 1/p where all
+        but one are none.  One where rows are not there, or many."""
+        rows = self.program.operator.axis_rows
+        if rows is None or rows.numel() * rows.shape[-1] > _MOMENT:
+            return 1.0
+        rows = rows.reshape(-1, rows.shape[-1])
+        moments = rows.T @ rows
+        size = float(moments.square().sum())
+        return float(moments.trace()) ** 2 / (len(moments) * size) if 0 < size < math.inf else 1.0
+
     @property
     def labels(self) -> bool:
         """Whether the loss is one of labels."""

@@ -90,7 +90,8 @@ class ADMM(Method[ADMMState]):
         op, loss = task.program.operator, task.program.loss
         rows = task.rows
         setup = 0.5 * rows**2 * op.n_gates * min(op.p, 1 + op.p / op.n_gates) + _FACTORISATIONS * rows**3 / 12
-        steps = (12 if loss.quadratic else 17) * task.decades * max(task.hardship, 1.0) ** 1.3
+        easy = loss.quadratic and min(op.q, op.n_gates) == 1
+        steps = (12 if easy else 17) * task.decades * max(task.hardship, 1.0) ** 1.3
         steps *= (1 + task.crowding) ** 0.6 * ((op.q / op.p) ** 0.4 if op.n_gates > 1 else 1.0)
         steps = max(steps, _LEAST * task.decades) if pays(op) else steps
         c = op.output_shape[-1]

@@ -28,6 +28,7 @@ _DOUBLINGS = 200  # of L, in a step
 _HAIR = 1e-15  # of a prediction: what rounding may change in it
 _CALLS = 3e6  # what the calls of a step take beyond those of others
 _SHIFTED = 4e3  # work for each entry of a prediction, where labels have a free intercept: it is sought at every trial
+_UNEVEN = 0.75  # the power of how uneven X is, by which steps grow
 _WORKING = 2  # times as many gates as are open are worked on, about
 _ENTERING = 0.25  # of all gates: so many closed ones may enter at a look, those with the largest polar
 
@@ -71,7 +72,7 @@ class APG(Method[APGState]):
         each = 24 + 70 * min(1.0, (8 * crowding * task.width) ** 0.5) * bent
         hard = task.hardship ** (0.75 if task.hardship < 1 else 0.5 * min(task.crowding, 1.0))
         if op.n_gates == 1 and op.gated_rows is not None:
-            each *= 0.5  # the curvature of X alone
+            each *= (0.25 if loss.quadratic else 0.5) * task.evenness**-_UNEVEN  # the curvature of X alone
         noise = task.noise ** (min(1.0, crowding**2) if task.noise > 1 else 1.0)
         steps = each * task.width**0.35 * task.decades * hard * noise
         used = min(1.0, _WORKING * task.open_share)

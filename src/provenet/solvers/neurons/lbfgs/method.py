@@ -45,7 +45,10 @@ _NEURONS = 160.0  # that there are, about, where gates and outputs allow
 _REMEMBERED = 4  # of a limit of memory, one part in so many is for steps that are remembered
 _FEWEST_PAIRS = 5
 _LONG = 25  # steps a decade for linear blocks whose first layers are too long for the estimate to hold
-_ALONE = 0.5  # times as many where a neuron's size is one number, and the loss quadratic
+_ALONE = (
+    0.5,
+    0.1,
+)  # times as many for one output of a quadratic loss, and so many times that more with all gates' weights
 _KINKED = 3  # times as many steps where curvature ends at a kink
 _CALLS = 8e6  # what a step's many small calls take, as multiply-adds;
 _BATCHES = 4  # times that, where neurons go through their block batch by batch
@@ -123,7 +126,7 @@ class LBFGS(Resumable[LBFGSState]):
         if loss.quadratic or task.width > 1:
             steps *= 1 + task.open_crowding * small
         if loss.quadratic and op.q == 1:
-            steps *= _ALONE
+            steps *= _ALONE[0] * (1 + _ALONE[1] * task.crowding)
         if loss.kink is not None:
             steps *= _KINKED
         if task.only_neurons and op.n_gates == 1:
