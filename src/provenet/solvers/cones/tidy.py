@@ -26,6 +26,7 @@ from provenet.vectors import unit
 _DUST = (1e-3, 1e-5, 1e-7)  # of the largest neuron
 _CLOSE = (1e-3, 1e-5, 1e-7, 1e-9)  # 1 − cos of the angle at which two neurons' outputs count as one
 _FEWER = 0.8  # of all neurons: what has to be left at most, for training them on to pay
+_WORTH = 0.95  # of all neurons: what has to be left at most, where a proof is dear
 _STEPS = 3  # of Newton on the faces
 _SPARE = 1.0  # of the gap asked for: what the objective may rise by
 _MOST_UNKNOWNS = 1500  # of neurons trained on
@@ -33,11 +34,15 @@ _MOST_NUMBERS = 2**25  # in the outputs of all neurons
 
 
 def tidied(program: Program[Any], factors: Factors, tol: float) -> Factors:
-    """The first of several selections with a gap of at most ``tol``; all neurons, where none has."""
-    ways = (_without_dust, partial(_merged, program)) if CONES.of(program) else (_without_dust,)
+    """The first of several selections with a gap of at most ``tol``; all neurons, where none has.
+
+    Where a proof is dear it is not spent on a neuron or two."""
+    cones = CONES.of(program)
+    ways = (_without_dust, partial(_merged, program)) if cones else (_without_dust,)
+    most = _WORTH if cones and not program.gauge.region.exact(program.operator.q) else 1.0
     for fewer_of in ways:
         for fewer in fewer_of(factors):
-            if fewer.n_neurons < factors.n_neurons and _proves(program, fewer, factors, tol):
+            if fewer.n_neurons < most * factors.n_neurons and _proves(program, fewer, factors, tol):
                 factors = fewer
                 break
             if deadline.over():
