@@ -142,7 +142,9 @@ class ManyBetas:
         "how many, log-spaced from 0.3·β_max down to beta_ratio·β_max, or the values, or shares of β_max: "
         '["0.1max", …]',
     )
-    beta_ratio: float = setting(2e-3, "the smallest β in parts of β_max")
+    beta_ratio: float | str = setting(
+        "auto", 'the smallest β in parts of β_max; "auto": 0.002, or three divided by the samples where that is less'
+    )
     cv: Any = setting(5, "as in scikit-learn")
     scoring: Any = setting(None, "as in scikit-learn; by default accuracy or R²")
     rule: str = setting(
