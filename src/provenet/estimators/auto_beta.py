@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from provenet import deadline
+from provenet.beta import OTHERWISE
 from provenet.estimators.held_out import HeldOut, Verdict, classes, scores
 from provenet.formulation.sample import sample_of
 from provenet.formulation.trainee import BlockTrainee
@@ -19,7 +20,6 @@ from provenet.problem import Problem
 from provenet.ranks.context import first_says
 
 SHARES = (0.5, 0.26, 0.13, 0.07, 0.036, 0.019, 0.01, 0.005)  # of β_max, each trained from the one before
-OTHERWISE = 0.03  # the share that predicted best of those that are one for all tables
 _FOLDS = 3
 _FEW, _DRAWS = 250, 2  # fewer samples are divided into folds twice: what a third of them says hangs much on chance
 STEPS = (60, 25)  # of L-BFGS: at the first share, and at each that follows

@@ -27,6 +27,7 @@ from provenet.solvers.snapshot import current as current_snapshots
 from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size
 from provenet.variable import Factors
+from provenet.wrong_use import WrongUse
 
 State = TypeVar("State")
 Kept = tuple[dict[str, Any], dict[str, Tensor]]
@@ -46,7 +47,7 @@ _IN_SIGHT = 6  # times the gap that is asked for: so near the end, what a look h
 _NEARLY = 1e-4  # beyond what a dual point promises: near enough
 
 
-class Refused(ValueError):
+class Refused(WrongUse):
     """The method asked for cannot take the problem."""
 
 
