@@ -37,6 +37,7 @@ class TooLong(Exception):
 
 _ENDS: ContextVar[float] = ContextVar("ends", default=math.inf)  # by time.perf_counter
 _LAST: ContextVar[float] = ContextVar("last", default=math.inf)  # the same of work in parts
+_NEURONS: ContextVar[float] = ContextVar("neurons", default=math.inf)
 
 
 @contextmanager
@@ -59,6 +60,30 @@ def at_once() -> Iterator[None]:
         yield
     finally:
         _ENDS.reset(token)
+
+
+@contextmanager
+def judging(neurons: float) -> Iterator[None]:
+    """What is found in here has, at best, no more neurons than there is time to judge."""
+    token = _NEURONS.set(neurons)
+    try:
+        yield
+    finally:
+        _NEURONS.reset(token)
+
+
+def neurons() -> float:
+    return _NEURONS.get()
+
+
+@contextmanager
+def of_products() -> Iterator[None]:
+    """What is done in here is made of products that are needed whatever the clock says; searches end as ever."""
+    token = _LAST.set(math.inf)
+    try:
+        yield
+    finally:
+        _LAST.reset(token)
 
 
 def grace(seconds: float) -> float:

@@ -32,6 +32,7 @@ _WORK = 5e9  # multiply-adds that the trainings may take, a second or two: fewer
 _SAMPLES = 300  # but not fewer than so many
 _MOST = 5e10  # multiply-adds beyond which it is not tried
 _TIME = 0.3  # of what is left of a time limit
+_NO_TIME = "the time limit leaves none for them."
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def choose_beta(problem: Problem, labels: bool, seed: int, neurons: int = NEURON
         if not reason:
             with deadline.within(_TIME * deadline.left()):
                 losses, wrong = search.judged(labels)
-            reason = "" if len(losses) else "the time limit leaves none for them."
+            reason = "" if len(losses) else _NO_TIME
     reason, *found = first_says([reason, losses.tolist(), wrong.tolist()])  # of several processes, whose clocks differ
     losses, wrong = (np.array(part).reshape(-1, len(SHARES)) for part in found)
     share = OTHERWISE if reason else SHARES[int(scores(losses, wrong).argmin())]  # the largest of equals
@@ -126,7 +127,9 @@ class _Search:
         n = self.trainee.samples
         if n < _FEWEST:
             return f"{n} different samples are too few to leave some out."
-        return "training takes too long on samples of this size." if n * self.each > _MOST else ""
+        if n * self.each > _MOST:
+            return "training takes too long on samples of this size."
+        return _NO_TIME if n * self.each > _TIME * deadline.left() * deadline.SPEED else ""
 
     def judged(self, labels: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Losses and the parts of labels that are wrong, both (folds, shares), of those folds that are done in time; at

@@ -156,6 +156,7 @@ class Run:
     history: list[Record] = field(default_factory=list)
     proven: DualPoint | None = None  # that of the best bound of p* seen,
     judged: DualPoint | None = None  # and of the best that the judge, not a method, has seen
+    bias: Tensor | None = None  # the free intercept of the network of these factors, once it is known
 
 
 @dataclass(frozen=True)
