@@ -25,6 +25,7 @@ Part = TypeVar("Part")
 
 _GRACE, _GRACE_SHARE = 1.0, 0.1  # seconds, and of a limit: the longer
 SPEED = 2e9  # multiply-adds a second that factorisations reach at least, on one core
+FAST = 1e10  # those that products of large matrices usually reach: for what looks at the clock while it works
 _PATIENCE = 0.2  # seconds that work in parts may take beyond a deadline, all of it,
 _MOMENT = 0.02  # but for what is done in a moment
 _SHOWN = 0.05  # of the time left, or `_PATIENCE`: what it gets to show its pace

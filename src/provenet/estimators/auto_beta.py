@@ -129,7 +129,7 @@ class _Search:
             return f"{n} different samples are too few to leave some out."
         if n * self.each > _MOST:
             return "training takes too long on samples of this size."
-        return _NO_TIME if n * self.each > _TIME * deadline.left() * deadline.SPEED else ""
+        return _NO_TIME if n * self.each > _TIME * deadline.left() * deadline.FAST else ""
 
     def judged(self, labels: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Losses and the parts of labels that are wrong, both (folds, shares), of those folds that are done in time; at

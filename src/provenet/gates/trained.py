@@ -22,7 +22,7 @@ _FEWEST, _SHORTEST = 50, 30  # on samples that are many, and on few, whose solve
 _LONG = 4e6  # multiply-adds of a step, from which on the solve that follows takes many times what training does
 _WORK = 1e10  # multiply-adds that training may take: a second or two
 _MOMENTS = 5  # times as many, beyond which it is no longer a moment
-_TIME = 0.3  # of what is left of a time limit
+_TIME = 0.2  # of what is left of a time limit
 _SAMPLES = 500  # of which a network can be trained, where all would be too much work
 _OFF = 1e-9  # of its length: how far a unit that grazes a row is moved
 
@@ -68,7 +68,7 @@ def in_a_moment(trainee: Trainee, neurons: int) -> bool:
 
 def _most() -> float:
     """Multiply-adds that training may take."""
-    return min(_WORK, _TIME * deadline.left() * deadline.SPEED)
+    return min(_WORK, _TIME * deadline.left() * deadline.FAST)
 
 
 def _affordable(trainee: Trainee, neurons: int, brief: bool) -> tuple[int, int]:

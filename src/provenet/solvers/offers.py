@@ -1,6 +1,7 @@
 """What a method would take for a program: told without working, so that a plan can compare methods it does not know.
 
-Work is counted in multiply-adds, of which a core does about `SPEED` a second: what is slower counts for more of them.
+Work is counted in multiply-adds, of which a core does about 1e10 a second (`deadline.FAST`): what is slower counts for
+more of them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ import torch
 from provenet.polar import is_large
 from provenet.problem import Program
 
-SPEED = 1e10  # multiply-adds a second
 _CALLS = 3e6  # what the calls of a step take, however small its products
 _LARGE = 2e8  # a product beyond this runs at twice the speed
 _DENSE = 1e11  # multiply-adds of A(Z) up to which stacks are worked on

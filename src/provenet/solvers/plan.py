@@ -11,13 +11,12 @@ from typing import Any
 from provenet import batches, deadline, memory, names
 from provenet.problem import Program
 from provenet.solvers.loop import Method, Refused
-from provenet.solvers.offers import SPEED, Offer, Task
+from provenet.solvers.offers import Offer, Task
 
 METHODS: Mapping[str, type[Method[Any]]] = names.METHODS
 
 _SHARE = 0.5  # of the free memory that a method chosen for the user may take
 _OVERTIME = 6  # times the steps expected: then the next one takes over
-_BEGINNING = 20  # steps, after which a network says something
 _FEW = 50  # steps: a limit is a multiple of them
 _WORTH_TRYING = 10  # times the work of the first: a second one begins from there only if it is no dearer
 
@@ -105,8 +104,9 @@ def _cheapest(task: Task) -> list[Stage]:
     """
     offers = _offers(task)
     starts = [pair for pair in offers if pair[0].starts]
-    if starts and starts[0][0].work > SPEED * deadline.left():  # none ends in time: the one that gets somewhere
-        starts.sort(key=lambda pair: pair[0].setup + min(_BEGINNING, pair[0].steps) * pair[0].each)
+    work = deadline.FAST * deadline.left()
+    if starts and starts[0][0].work > work:  # none ends in time: the one that gets farthest
+        starts.sort(key=lambda pair: (pair[0].setup - work) / (pair[0].steps * pair[0].each))
     if not starts:
         raise Refused("method: none takes this problem by itself.")
     fitting = [pair for pair in starts if _fits(pair[0].bytes)]

@@ -250,7 +250,8 @@ def _objective(problem: Problem, factors: Factors) -> float:
     if problem.activation != "relu":
         return float(program.objective_factors(factors))
     try:
-        prediction, neurons, _ = relu_point(problem, problem.network(factors))
+        network, said = problem.spoken(factors)
+        prediction, neurons, _ = relu_point(problem, network, said)
     except AnotherMap:
         return math.inf
     return float(program.loss.value(prediction) + program.beta * program.gauge.penalty(neurons))
