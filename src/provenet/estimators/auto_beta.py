@@ -32,6 +32,7 @@ _WORK = 5e9  # multiply-adds that the trainings may take, a second or two: fewer
 _SAMPLES = 300  # but not fewer than so many
 _MOST = 5e10  # multiply-adds beyond which it is not tried
 _TIME = 0.3  # of what is left of a time limit
+_EARLY = 10  # times less than they may take at most
 _NO_TIME = "the time limit leaves none for them."
 
 
@@ -105,6 +106,11 @@ def _draws(n: int) -> int:
     return _DRAWS if n < _FEW else 1
 
 
+def _work_in_time() -> float:
+    """Multiply-adds of trainings that there is time for; most end long before their last step."""
+    return _EARLY * _TIME * deadline.left() * deadline.FAST
+
+
 class _Search:
     """The trainings: so many neurons in each group, on as many samples as the work allows."""
 
@@ -118,7 +124,7 @@ class _Search:
         self.generator = generator
         steps = _draws(whole.samples) * _FOLDS * (STEPS[0] + STEPS[1] * (len(SHARES) - 1))
         self.each = PASSES * steps * whole.work(len(self.group))  # multiply-adds a sample
-        n, most = whole.samples, max(_SAMPLES, int(_WORK / self.each))
+        n, most = whole.samples, max(_SAMPLES, int(min(_WORK, _work_in_time()) / self.each))
         some = torch.from_numpy(np.sort(generator.permutation(n)[:most]))
         self.trainee = whole if n <= most else whole.part(some)
 
@@ -129,7 +135,7 @@ class _Search:
             return f"{n} different samples are too few to leave some out."
         if n * self.each > _MOST:
             return "training takes too long on samples of this size."
-        return _NO_TIME if n * self.each > _TIME * deadline.left() * deadline.FAST else ""
+        return _NO_TIME if n * self.each > _work_in_time() else ""
 
     def judged(self, labels: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Losses and the parts of labels that are wrong, both (folds, shares), of those folds that are done in time; at

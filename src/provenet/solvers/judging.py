@@ -17,6 +17,7 @@ _TRIED = 8  # neurons, and samples: one in so many, but not fewer than
 _PART, _FEWEST = 64, 64
 _USUAL = 64  # neurons that a network has, about
 _SHARE = 0.3  # of the limit, that their pass may take
+_PASSES = 8  # over the rows, of bounds in cones
 _OF_GRACE = 0.5  # the other half is for what the proof does besides
 
 
@@ -33,14 +34,22 @@ class Judging(NamedTuple):
             return Judging()
         each, beyond = _seconds_each(problem), _OF_GRACE * deadline.grace(seconds)
         allowed = min(_SHARE * seconds, _USUAL * each)
-        return Judging(max(allowed - beyond, 0.0), max((allowed + beyond) / each, 1.0))
+        in_cones = min(_SHARE * seconds, _in_cones(problem))
+        return Judging(max(allowed - beyond, in_cones, 0.0), max((allowed + beyond) / each, 1.0))
+
+
+def _in_cones(problem: Problem) -> float:
+    """Seconds of the passes over all rows that bounds in the cones of ReLU begin with."""
+    op = problem.program.operator
+    work = _PASSES * float(op.kernel_rows) * op.p * op.n_gates / deadline.SPEED
+    return work if problem.activation == "relu" else 0.0
 
 
 def _seconds_each(problem: Problem) -> float:
     """Of a pass, for each neuron."""
     op, n = problem.program.operator, len(problem.X)
-    sizes = (torch.ones(_TRIED, size, dtype=torch.float64) for size in (op.p, op.q))
-    network = problem.bare_network(Factors(*sizes, torch.arange(_TRIED) % op.n_gates))
+    left, right = (torch.ones(_TRIED, size, dtype=torch.float64) for size in (op.p, op.q))
+    network = problem.bare_network(Factors(left, right, torch.arange(_TRIED) % op.n_gates))
     few = min(n, max(_FEWEST, n // _PART))
     began = time.perf_counter()
     problem.outputs(network, slice(0, few))

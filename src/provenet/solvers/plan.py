@@ -91,8 +91,9 @@ Offers = list[tuple[Offer, Method[Any]]]
 
 
 def _offers(task: Task) -> Offers:
-    """Of every method that takes the program, the least work first."""
-    methods = (kind() for kind in METHODS.values() if kind.reduces)
+    """Of every method that makes some and takes the program, the least work first; others run only if asked for, and
+    whether they would take it may be dear to know."""
+    methods = (kind() for kind in METHODS.values() if kind.reduces and kind.offer is not Method.offer)
     offers = [(one.offer(task), one) for one in methods if one.refuses(task.program) is None]
     return sorted(offers, key=lambda pair: pair[0].work)
 
