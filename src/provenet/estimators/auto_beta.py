@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -144,8 +145,9 @@ class _Search:
         labels = labels and target.ndim == 2  # tokens have no strata
         strata = classes(target, 0.5).numpy() if labels else None
         draws = [folds_of(strata, len(target), _FOLDS, self.generator) for _ in range(_draws(len(target)))]
-        rows = [self._fold(fold, k, labels) for fold in draws for k in range(_FOLDS) if (fold == k).any()]
-        done = [row for row in rows if row is not None]
+        folds = ((fold, k) for fold in draws for k in range(_FOLDS) if (fold == k).any())
+        rows = (self._fold(fold, k, labels) for fold, k in folds)
+        done = [row for row in takewhile(lambda row: row is not None, rows) if row is not None]
         if not done:
             return np.empty((0, len(SHARES))), np.empty((0, len(SHARES)))
         losses = np.array([[verdict.losses for verdict in row] for row in done])  # (folds, shares, factors)

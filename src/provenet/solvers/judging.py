@@ -40,9 +40,9 @@ class Judging(NamedTuple):
 
 def _in_cones(problem: Problem) -> float:
     """Seconds of the passes over all rows that bounds in the cones of ReLU begin with."""
-    op = problem.program.operator
-    work = _PASSES * float(op.kernel_rows) * op.p * op.n_gates / deadline.SPEED
-    return work if problem.activation == "relu" else 0.0
+    if problem.activation != "relu":
+        return 0.0
+    return _PASSES * float(problem.patterns.numel()) * problem.program.operator.p / deadline.SPEED
 
 
 def _seconds_each(problem: Problem) -> float:

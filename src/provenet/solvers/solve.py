@@ -278,7 +278,7 @@ def _of_network(problem: Problem, done: Run, tol: float) -> Certificate:
     network, said = problem.spoken(done.factors)
     done.bias = getattr(network, "bias", None)
     done.bias = None if done.bias is None else done.bias.detach()
-    return network_certificate(problem, network, tol, said=said)
+    return network_certificate(problem, network, tol, None, said)
 
 
 def _check_start(program: Program, start: Factors) -> None:
