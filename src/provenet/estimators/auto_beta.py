@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from provenet import deadline
+from provenet.beta import OTHERWISE
 from provenet.estimators.held_out import HeldOut, Verdict, classes, scores
 from provenet.formulation.sample import sample_of
 from provenet.formulation.trainee import BlockTrainee
@@ -23,7 +25,6 @@ SHARES = (0.5, 0.26, 0.13, 0.07, 0.036, 0.019, 0.01, 0.005)  # of β_max, each t
 LEAST = 3.0  # what a share times the samples is at least, as 0.005 of 600
 _DEARER = 0.02  # of its score: what each halving below SHARES has to gain, as short trainings flatter a small β
 _PER_SAMPLE = 0.5  # the power of the part that was looked at, by which the best share of all samples is smaller
-OTHERWISE = 0.03  # the share that predicted best of those that are one for all tables
 _FOLDS = 3
 _FEW, _DRAWS = 250, 2  # fewer samples are divided into folds twice: what a third of them says hangs much on chance
 _MANY = 1000  # of so many one fold says as much, and more of them can be looked at
@@ -37,6 +38,8 @@ _WORK = 7e9  # multiply-adds that the trainings may take, a second or two: fewer
 _SAMPLES = 300  # but not fewer than so many
 _MOST = 5e10  # multiply-adds beyond which it is not tried
 _TIME = 0.3  # of what is left of a time limit
+_EARLY = 10  # times less than they may take at most
+_NO_TIME = "the time limit leaves none for them."
 
 
 @dataclass(frozen=True)
@@ -95,11 +98,11 @@ def _scores(
     return scores(losses, wrong) * (1.0 + _DEARER * halvings)
 
 
-def choose_beta(problem: Problem, labels: bool, seed: int, neurons: int = NEURONS) -> BetaChoice:
+def choose_beta(problem: Problem, labels: bool, seed: int, neurons: int = NEURONS, among: float = 1.0) -> BetaChoice:
     """The β that does best on samples that were left out, for networks of the problem's block, loss and weights.
 
     ``problem``: with few gates, at any β, for its data and β_max; ``labels``: targets are classes, of which each fold
-    has its part."""
+    has its part; ``among``: the part of all samples that the problem is of."""
     tried: tuple[float, ...] = SHARES
     began, part = time.perf_counter(), 1.0
     losses = wrong = np.empty((0, len(tried)))
@@ -107,11 +110,11 @@ def choose_beta(problem: Problem, labels: bool, seed: int, neurons: int = NEURON
         reason = "data in shards are not gone over so often."
     else:
         search = _Search(problem, min(neurons, NEURONS), np.random.default_rng(seed))
-        tried, part, reason = search.shares, search.part, search.hindrance()
+        tried, part, reason = search.shares, among * search.part, search.hindrance()
         if not reason:
             with deadline.within(_TIME * deadline.left()):
                 losses, wrong = search.judged(labels)
-            reason = "" if len(losses) else "the time limit leaves none for them."
+            reason = "" if len(losses) else _NO_TIME
     reason, *found = first_says([reason, losses.tolist(), wrong.tolist()])  # of several processes, whose clocks differ
     losses, wrong = (np.array(told).reshape(-1, len(tried)) for told in found)
     shares = np.array(tried)
@@ -134,6 +137,11 @@ def folds_of(strata: NDArray[np.int64] | None, n: int, count: int, generator: np
     return np.where(alone, -1, fold)
 
 
+def _work_in_time() -> float:
+    """Multiply-adds of trainings that there is time for; most end long before their last step."""
+    return _EARLY * _TIME * deadline.left() * deadline.FAST
+
+
 class _Search:
     """The trainings: so many neurons in each group, on as many samples as the work allows."""
 
@@ -141,7 +149,9 @@ class _Search:
         relu = problem.activation != "linear"
         beta_max = problem.program.beta_max or 1.0
         trainee = BlockTrainee(problem.on_data, problem.program.loss, beta_max, problem.units, relu)
-        whole, _ = sample_of(trainee, problem.program.operator.shards).merged().narrowed()
+        shards = problem.program.operator.shards
+        seen = sample_of(trainee, shards)
+        whole, _ = seen.merged().narrowed()
         groups = len(whole.on.groups)
         self.group = torch.arange(groups).repeat_interleave(neurons)
         self.generator, self.shares = generator, shares_for(whole.samples)
@@ -150,7 +160,7 @@ class _Search:
         most, self.folds = _affordable(n, each)
         some = torch.from_numpy(np.sort(generator.permutation(n)[:most]))
         self.trainee = whole if n <= most else whole.part(some)
-        self.part = self.trainee.samples / n if n else 1.0
+        self.part = seen.samples / shards.n * self.trainee.samples / n
         self.work = self.folds * each * self.trainee.samples
 
     def hindrance(self) -> str:
@@ -158,7 +168,9 @@ class _Search:
         n = self.trainee.samples
         if n < _FEWEST:
             return f"{n} different samples are too few to leave some out."
-        return "training takes too long on samples of this size." if self.work > _MOST else ""
+        if self.work > _MOST:
+            return "training takes too long on samples of this size."
+        return _NO_TIME if self.work > _work_in_time() else ""
 
     def judged(self, labels: bool) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Losses and the parts of labels that are wrong, both (folds, shares), of those folds that are done in time; at
@@ -168,7 +180,8 @@ class _Search:
         strata = classes(target, 0.5).numpy() if labels else None
         draws = [folds_of(strata, len(target), _FOLDS, self.generator) for _ in range(-(-self.folds // _FOLDS))]
         parts = [(fold, k) for fold in draws for k in range(_FOLDS) if (fold == k).any()][: self.folds]
-        done = [row for row in (self._fold(fold, k, labels) for fold, k in parts) if row is not None]
+        rows = (self._fold(fold, k, labels) for fold, k in parts)
+        done = [row for row in takewhile(lambda row: row is not None, rows) if row is not None]
         if not done:
             return np.empty((0, len(self.shares))), np.empty((0, len(self.shares)))
         losses = np.array([[verdict.losses for verdict in row] for row in done])  # (folds, shares, factors)
@@ -195,7 +208,7 @@ def _affordable(n: int, each: float) -> tuple[int, int]:
     """On how many of n samples, and on how many folds of them: on one of many, where three would be too much work.
 
     ``each``: multiply-adds a sample, on one fold."""
-    folds = _FOLDS * (_DRAWS if n < _FEW else 1)
-    if folds * each * n > _WORK and min(n, _WORK / each) >= _MANY:
-        return int(_WORK / each), 1
-    return max(_SAMPLES, int(_WORK / (folds * each))), folds
+    folds, work = _FOLDS * (_DRAWS if n < _FEW else 1), min(_WORK, _work_in_time())
+    if folds * each * n > work and min(n, work / each) >= _MANY:
+        return int(work / each), 1
+    return max(_SAMPLES, int(work / (folds * each))), folds

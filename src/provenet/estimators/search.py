@@ -17,10 +17,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
+from provenet.beta import AUTO, USUAL, Beta, parse_beta
 from provenet.data.sharded import comes_in_shards
 from provenet.deadline import Budget
 from provenet.estimators.auto_beta import LEAST
-from provenet.estimators.beta import AUTO, USUAL, Beta, parse_beta
 from provenet.estimators.choice import Candidate, check_patience, check_rule, chosen, results, seen_enough
 from provenet.estimators.folds import Fold, Next, followed
 from provenet.estimators.kinds import kinds_to_try, many_outputs
