@@ -47,7 +47,7 @@ def find_gates(
         if wanted.sampler is not None:
             if group is not None:
                 raise ValueError("gate_group: it goes with gate vectors, one number for each.")
-            gates = _sampled(trainee, *wanted.sampler, seed, shards, brief=not relu)
+            gates = _sampled(trainee, *wanted.sampler, seed, shards, relu)
         elif wanted.network is not None:
             units = gates_of(wanted.network, on)
             gates = _given(on, units.vectors, units.group)
@@ -61,17 +61,17 @@ def find_gates(
     return replace(gates, seconds=time.perf_counter() - began)
 
 
-def _sampled(trainee: BlockTrainee, name: str, count: int, seed: int | None, shards: Whole, brief: bool) -> Gates:
+def _sampled(trainee: BlockTrainee, name: str, count: int, seed: int | None, shards: Whole, relu: bool) -> Gates:
     if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
         raise ValueError(f"seed: it must be a whole number from zero on, or None, got {seed!r}.")
     _check_room(trainee.on, count)
     asked, count = count, affordable(trainee.on, count)
     alike = isinstance(shards, Spread) and name not in BLIND  # all processes must see the same
     sight = sight_of_sample(trainee, shards) if alike else sight_of(trainee)
-    found, network = SAMPLERS[name](replace(sight, brief=brief), count, seed)
+    found, network = SAMPLERS[name](replace(sight, brief=trainee.loss.labels and not relu), count, seed)
     gates = replace(_together(found), left_out=asked - count)
     # a gated network's optimum is soon found, whatever its start; ReLU's may take longer than there is time for
-    if network is None or (brief and deadline.left() == math.inf):
+    if network is None or (not relu and deadline.left() == math.inf):
         return gates
     return replace(gates, network=_behind(trainee.on, gates, *network))
 

@@ -18,7 +18,7 @@ from provenet.gates.training import PASSES, Layers, begun, descended
 from provenet.vectors import unit
 
 _STEPS = 100  # of L-BFGS: 1,000 find networks a few per cent better, and gates that predict no better
-_FEWEST, _SHORTEST = 50, 30  # on samples that are many, and on few, whose solve takes fractions of a second
+_FEWEST, _SHORTEST = 50, 30  # on samples that are many, and of labels on few, whose solve takes fractions of a second
 _LONG = 4e6  # multiply-adds of a step, from which on the solve that follows takes many times what training does
 _WORK = 1e10  # multiply-adds that training may take: a second or two
 _MOMENTS = 5  # times as many, beyond which it is no longer a moment

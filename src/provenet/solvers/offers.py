@@ -96,8 +96,7 @@ class Task:
     @property
     def labels(self) -> bool:
         """Whether the loss is one of labels."""
-        loss = self.program.loss
-        return not loss.quadratic and loss.kink is None
+        return self.program.loss.labels
 
     @property
     def rows(self) -> float:
