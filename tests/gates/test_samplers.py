@@ -131,5 +131,5 @@ def test_steps_follow_the_size_of_the_problem_but_for_relu_and_for_numbers(monke
         (60, "gated_relu", numbers),
     ):
         X = draw.standard_normal((n, 20))
-        pn.formulate("mlp", X, np.sign(X[:, :2]), activation, gates="trained", n_gates=50, loss=loss)
+        pn.formulate("mlp", X, (X[:, :2] > 0).astype(float), activation, gates="trained", n_gates=50, loss=loss)
     assert seen == [30, 100, 100, 100]
