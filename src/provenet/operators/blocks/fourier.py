@@ -19,10 +19,12 @@ from provenet.operators.bases.base import Backward, Operator
 from provenet.operators.bases.features import FeatureOperator
 from provenet.operators.bases.pooled import PooledOperator
 from provenet.operators.bases.samples import SampledOperator
+from provenet.space import Space
 from provenet.variable import ByGate, Factors, Stack
 
 Grid = tuple[int, int]
 _SHORT = 64  # tokens that are summed one by one sooner than in the Fourier domain
+_FEW, _INPUTS = 4, 25  # neurons, or outputs, of a gate, and one more for so many inputs: so many pay for features
 _ROWS = 128  # samples at a time, at least, where features of all frequencies together are too many
 _OUTPUTS = 8  # gone through at a time by stacks: with more, batches become so short that products do not pay
 
@@ -126,14 +128,23 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
     """Readout ``mean``, gated: F_k[i, τ, :] = (1/s) Σ_t D_k[i, t] X_i[t+τ, :].
 
     Along waves of tokens, F̂_k = conj(D̂_k) X̂ entry by entry: so little work that features are made in the cache for
-    every product, those of one gate and some samples at a time, and a gate's neurons, or outputs, meet them side by side.
+    every product, of one gate and some samples at a time; neurons, or outputs, of a gate meet them side by side.  Where
+    there are too few of those, each goes its own way, frequency by frequency.
     """
 
     by_token = False
     patterns: Tensor
 
-    def __init__(self, X: Tensor, patterns: Tensor, outputs: int, grid: Grid, scale: float = 1.0):
-        self.waves = Waves.of(grid)
+    def __init__(
+        self,
+        X: Tensor,
+        patterns: Tensor,
+        outputs: int,
+        grid: Grid,
+        scale: float = 1.0,
+        share: int = 1,
+    ):
+        self.waves, self._share = Waves.of(grid, Space(X.device)), share
         super().__init__(X, patterns, outputs, grid, scale)
 
     def _gates(self, rows: slice) -> Tensor:
@@ -155,8 +166,8 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
 
     @property
     def _most_kept(self) -> int:
-        """Features are gates times inputs, many times as large; and groups would keep as much each."""
-        return batches.KEPT
+        """Features are gates times inputs, many times as large; ``share``: of so much, one part in so many."""
+        return batches.KEPT // self._share
 
     def _tiles(self, rows: slice) -> list[slice]:
         """Of these samples, as many at a time as features of one gate go into the cache."""
@@ -200,6 +211,10 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
         """The transpose of `_along`."""
         return torch.matmul(self.waves.table.T, weights.unflatten(-1, (-1, self.d))).flatten(-2)
 
+    def _meet(self, count: float) -> bool:
+        """Whether so many neurons, or outputs, of a gate pay for its features."""
+        return count >= _FEW + self.d / _INPUTS
+
     @property
     def _everyone(self) -> tuple[slice, Tensor]:
         return slice(0, self.n), self.space.arange(self.n_gates)
@@ -207,6 +222,8 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
     def forward(self, stack: Stack) -> Tensor:
         if self.kept is not None:
             return self.kept.forward(stack)
+        if not self._meet(self.outputs):
+            return FourierOperator.forward(self, stack)
         weights, out = self._along(stack.mT).mT.contiguous(), self.space.zeros(*self.output_shape)
         everyone, gates = self._everyone
         for rows in self._tiles(everyone):
@@ -217,6 +234,8 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
     def adjoint(self, residual: Tensor) -> Stack:
         if self.kept is not None:
             return self.kept.adjoint(residual)
+        if not self._meet(self.outputs):
+            return self._by_frequency(residual)
         total = self.space.zeros(self.n_gates, self.outputs, len(self.waves.table) * self.d)
         everyone, gates = self._everyone
         for rows in deadline.paced(self._tiles(everyone)):
@@ -224,9 +243,27 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
                 total[k, :, numbers].addmm_(residual[rows].T, features.T)
         return self._from_waves(total).mT.contiguous()
 
+    def _by_frequency(self, residual: Tensor) -> Stack:
+        """A*R by Ĝ_k[w] = Σ_i conj(D̂_k[i, w]) X̂_i[w] ⊗ R_i / s, gates times inputs entry by entry."""
+        frequencies = self.half[0] * self.half[1]
+        total = self.space.zeros(frequencies, self.outputs, 2 * self.n_gates * self.d)
+        numbers = 2 * self.n_gates * self.d + 2 * frequencies * (self.n_gates + self.d)
+        for rows in deadline.paced(batches.slices(self.n, numbers, batches.TILE, self.dtype.itemsize)):
+            x, gates = self.batch(rows).unbind(1), self._gate_spectrum(rows).conj_physical_().unbind(2)
+            turned = residual[rows].T
+            for slope, own, opened in zip(total, x, gates, strict=True):
+                product = torch.view_as_real(opened.unsqueeze(2) * own.unsqueeze(1))  # (b, P, d, 2)
+                slope.addmm_(turned, product.flatten(1))
+        spectrum = torch.view_as_complex(total.view(*self.half, self.outputs, self.n_gates, self.d, 2))
+        columns = torch.fft.irfft2(spectrum, s=self.grid, dim=(0, 1)).flatten(0, 1)  # (s, c, P, d)
+        return columns.permute(2, 0, 3, 1).reshape(self.stack_shape)
+
     def _hidden(self, left: Tensor, names: Tensor, some: slice) -> Tensor:
         """F_k u of first layers (K, w, p) behind these gates on some samples, (K, w, b)."""
-        first, hidden = self._along(left), self.space.zeros(*left.shape[:2], some.stop - some.start)
+        K, w, _ = left.shape
+        if not self._meet(w):
+            return self._hidden_alone(left.flatten(0, 1), names.repeat_interleave(w), some).T.unflatten(0, (K, w))
+        first, hidden = self._along(left), self.space.zeros(K, w, some.stop - some.start)
         for rows in self._tiles(some):
             here = hidden[:, :, rows.start - some.start : rows.stop - some.start]
             for k, numbers, features in self._by_gate(rows, names):
@@ -249,6 +286,8 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
         if factors.n_neurons == 0:
             return self.space.zeros(*self.output_shape), lambda _: (torch.zeros_like(factors.left), factors.right)
         groups = ByGate.of(factors.gate)
+        if not self._meet(factors.n_neurons / len(groups.names)):
+            return self._each_alone(factors)
         second = groups.gather(factors.right)
         hidden = self._hidden(groups.gather(factors.left), groups.names, slice(0, self.n))
 
@@ -267,6 +306,35 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
             for k, numbers, features in self._by_gate(rows, names):
                 total[k, :, numbers].addmm_(slopes[k], features.T)
         return self._from_waves(total)
+
+    def _each_alone(self, factors: Factors) -> tuple[Tensor, Backward]:
+        """`both_ways`, neuron by neuron."""
+        hidden = self._hidden_alone(factors.left, factors.gate, slice(0, self.n))
+
+        def back(residual: Tensor) -> tuple[Tensor, Tensor]:
+            total = torch.zeros_like(self._by_neuron(factors.left))
+            for rows in self.batches(self.numbers(factors)):
+                signals = self._closing(rows, factors.gate).mul_(residual[rows] @ factors.right.T)
+                total += torch.bmm(self.batch(rows).permute(1, 2, 0), signals)
+            left = self._columns(total).permute(2, 0, 1).reshape(factors.left.shape)
+            return left, hidden.T @ residual
+
+        return hidden @ factors.right, back
+
+    def _hidden_alone(self, left: Tensor, gate: Tensor, some: slice) -> Tensor:
+        """Σ_t D[t] h[t] / s of neurons (N, p) on some samples, (b, N): by Parseval, h itself is not needed."""
+        spectrum, hidden = self._by_neuron(left), self.space.empty(some.stop - some.start, len(gate))
+        numbers = max(len(gate), 1) * self.neuron_numbers()
+        for rows in batches.slices(some.stop, numbers, batches.BATCH, self.dtype.itemsize, some.start):
+            product = torch.bmm(self.batch(rows).transpose(0, 1), spectrum)
+            both = torch.view_as_real(product.mul_(self._closing(rows, gate))).select(3, 0)  # (w, b, N)
+            there = hidden[rows.start - some.start : rows.stop - some.start]
+            torch.div(torch.tensordot(self._mirrored, both, 1), self.s, out=there)
+        return hidden
+
+    def _closing(self, rows: slice, gate: Tensor) -> Tensor:
+        """The conjugate spectrum of each neuron's gate, (w, b, N)."""
+        return self._gate_spectrum(rows).permute(2, 0, 1).conj_physical().index_select(2, gate)
 
     def forward_factors(self, factors: Factors) -> Tensor:
         return self.both_ways(factors)[0]
@@ -316,19 +384,19 @@ class Waves(NamedTuple):
     table: Tensor
 
     @staticmethod
-    def of(grid: Grid) -> Waves:
+    def of(grid: Grid, space: Space) -> Waves:
         height, width = grid
-        half, s = width // 2 + 1, height * width
-        down, right = torch.arange(height).repeat_interleave(half), torch.arange(half).repeat(height)
+        half, s, host = width // 2 + 1, height * width, Space()
+        down, right = host.arange(height).repeat_interleave(half), host.arange(half).repeat(height)
         place, mirrored = down + height * right, -down % height + height * (-right % width)
         frequency = torch.nonzero(place <= mirrored).flatten()
         paired = (place < mirrored)[frequency]
-        scale = ((1 + paired.to(torch.float64)) / s).sqrt()
-        rows, columns = torch.arange(height).repeat_interleave(width), torch.arange(width).repeat(height)
+        scale = ((1 + paired.to(host.dtype)) / s).sqrt()
+        rows, columns = host.arange(height).repeat_interleave(width), host.arange(width).repeat(height)
         turns = width * down[frequency, None] * rows + height * right[frequency, None] * columns
-        angle = (turns % s).to(torch.float64) * (2 * math.pi / s)
+        angle = (turns % s).to(host.dtype) * (2 * math.pi / s)
         waves = torch.stack([angle.cos(), -angle.sin() * paired[:, None]], 1) * scale[:, None, None]
-        return Waves(frequency, scale, waves.flatten(0, 1))
+        return Waves(*(space.move(part) for part in (frequency, scale, waves.flatten(0, 1))))
 
 
 class FNOTokensOperator(FourierOperator):
