@@ -14,7 +14,7 @@ import provenet
 ROOT = Path(provenet.__file__).parent
 FLOORS = (
     {"ranks"},
-    {"deadline", "memory", "space", "batches", "word", "vectors", "files"},
+    {"beta", "deadline", "memory", "space", "batches", "names", "word", "wrong_use", "vectors", "files"},
     {"variable", "verify", "cones"},
     {"operators", "losses", "gauges", "gates", "nn", "data"},
     {"polar", "blocks", "scaling", "embeddings"},

@@ -35,11 +35,11 @@ def normal(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def tokens(block: object, readout: str = "mean") -> pn.Problem:
+def tokens(block: object, readout: str = "mean", activation: str = "relu") -> pn.Problem:
     X, Y = np.random.default_rng(0).standard_normal((12, 3, 2)), np.random.default_rng(1).standard_normal((12, 2))
     if readout == "tokens":
         Y = np.random.default_rng(1).standard_normal((12, 3, 2))
-    return pn.formulate(block, X, Y, activation="relu", gates=3, beta=0.1, readout=readout)
+    return pn.formulate(block, X, Y, activation=activation, gates=3, beta=0.1, readout=readout)
 
 
 def test_work_in_parts_ends_as_soon_as_its_pace_says_that_it_takes_too_long(slow: None) -> None:
@@ -77,6 +77,17 @@ def test_without_time_for_a_product_its_polar_is_bounded_by_its_size(
     assert rough.stack is None
     assert bool((rough.upper >= tight.upper).all())
     assert bool(torch.isfinite(rough.upper).all())
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=str)
+def test_beta_max_is_no_mere_bound_however_short_the_time(block: object, slow: None, sample_by_sample: None) -> None:
+    """Shares of a bound by size alone would be another β than what was asked for."""
+    found = []
+    for limit in (None, 0.0):
+        problem = tokens(block, activation="gated_relu")
+        with deadline.within(limit):
+            found.append(problem.beta_max)
+    assert found[1] == pytest.approx(found[0], rel=1e-9)
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)

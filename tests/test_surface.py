@@ -16,6 +16,7 @@ import torch
 from sklearn.exceptions import ConvergenceWarning
 
 import provenet as pn
+from provenet import names
 from provenet.cli.commands import COMMANDS
 
 HEAVY = ("torch", "sklearn", "scipy", "numpy", "matplotlib")
@@ -28,9 +29,50 @@ def modules_after(code: str) -> set[str]:
     return set(done.stdout.splitlines()[-1].split())
 
 
-@pytest.mark.parametrize("option", ["--version", "--help"])
-def test_the_command_answers_before_anything_heavy_is_imported(option):
-    assert not modules_after(f"sys.argv = ['provenet', '{option}']; from provenet.cli import main; main()")
+# what is answered without work: help of all kinds, and what is wrong whatever the data are
+QUICK = {
+    "--version": 0,
+    "--help": 0,
+    **{f"{name} --help": 0 for name in COMMANDS},
+    "fit gone.csv": 2,
+    "fit . --colour red": 2,
+    "fit . --block cnm": 2,
+    "fit . --loss hinge": 2,
+    "fit . --solver magic": 2,
+    "fit . --gates some": 2,
+    "fit . --beta -1": 2,
+    "fit . --penalty 3,3": 2,
+    "fit . --memory-limit much": 2,
+    "fit - --betas 3": 2,
+    "certify . - --block cnn": 2,
+    "predict . - --out words.doc": 2,
+    "bench --only everything": 2,
+    "reproduce --quick=maybe": 2,
+}
+ANSWER = """
+import os, sys
+from provenet.cli.commands import app
+for line in {lines!r}:
+    try:
+        app(line.split(), prog_name="provenet")
+    except SystemExit as end:
+        print("answer", end.code, *[m for m in {heavy!r} if m in sys.modules], sep=",")
+"""
+
+
+def test_the_command_answers_before_anything_heavy_is_imported() -> None:
+    """All in one process: what one of them imports, those after it are blamed for, too."""
+    code = ANSWER.format(lines=list(QUICK), heavy=HEAVY)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    told = [line.split(",")[1:] for line in done.stdout.splitlines() if line.startswith("answer,")]
+    assert dict(zip(QUICK, told, strict=True)) == {line: [str(code)] for line, code in QUICK.items()}
+
+
+def test_every_name_leads_to_what_is_called_so() -> None:
+    named = {**names.BLOCKS, **names.LOSSES, **names.METHODS}
+    assert {name: each.name for name, each in named.items()} == {name: name for name in named}
+    assert {name: each.__name__ for name, each in names.SAMPLERS.items()} == {name: name for name in names.SAMPLERS}
+    assert all(cases for cases in names.SUITES.values())
 
 
 def test_importing_the_package_is_quick_and_names_come_when_asked_for():

@@ -25,6 +25,7 @@ Part = TypeVar("Part")
 
 _GRACE, _GRACE_SHARE = 1.0, 0.1  # seconds, and of a limit: the longer
 SPEED = 2e9  # multiply-adds a second that factorisations reach at least, on one core
+FAST = 1e10  # those that products of large matrices usually reach: for what looks at the clock while it works
 _PATIENCE = 0.2  # seconds that work in parts may take beyond a deadline, all of it,
 _MOMENT = 0.02  # but for what is done in a moment
 _SHOWN = 0.05  # of the time left, or `_PATIENCE`: what it gets to show its pace
@@ -37,6 +38,7 @@ class TooLong(Exception):
 
 _ENDS: ContextVar[float] = ContextVar("ends", default=math.inf)  # by time.perf_counter
 _LAST: ContextVar[float] = ContextVar("last", default=math.inf)  # the same of work in parts
+_NEURONS: ContextVar[float] = ContextVar("neurons", default=math.inf)
 
 
 @contextmanager
@@ -59,6 +61,30 @@ def at_once() -> Iterator[None]:
         yield
     finally:
         _ENDS.reset(token)
+
+
+@contextmanager
+def judging(neurons: float) -> Iterator[None]:
+    """What is found in here has, at best, no more neurons than there is time to judge."""
+    token = _NEURONS.set(neurons)
+    try:
+        yield
+    finally:
+        _NEURONS.reset(token)
+
+
+def neurons() -> float:
+    return _NEURONS.get()
+
+
+@contextmanager
+def of_products() -> Iterator[None]:
+    """What is done in here is made of products that are needed whatever the clock says; searches end as ever."""
+    token = _LAST.set(math.inf)
+    try:
+        yield
+    finally:
+        _LAST.reset(token)
 
 
 def grace(seconds: float) -> float:

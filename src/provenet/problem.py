@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import TypeVar
 
+from provenet import deadline
 from provenet.blocks import Block, OnData
 from provenet.blocks.outputs import batch_size, outputs_in_batches
 from provenet.gates import Gates, pattern_keys
@@ -57,7 +58,8 @@ class Program(Placed, Generic[G_co]):
         all equal, or of constant targets, with a free intercept: no share of that is a β."""
         pull = -self.loss.gradient(torch.zeros_like(self.loss.target))
         op, gauge = self.operator, self.gauge.relaxed(self.operator.q)
-        found = float(polar_bounds(op, gauge, pull, asked=Asked(near=_NEAR)).upper.max())
+        with deadline.of_products():  # shares of a mere bound are not what was asked for
+            found = float(polar_bounds(op, gauge, pull, asked=Asked(near=_NEAR)).upper.max())
         return 0.0 if found <= gauge.rounding(op.p, op.q) * op.rounding(pull) < math.inf else found
 
     def polar(self, theta: Tensor, final: bool = False) -> Bounds:
@@ -222,13 +224,29 @@ class Problem:
         loss = self.loss.dearer(statement.beta / self.beta)
         return replace(self, statement=statement, loss=loss, program=program)
 
-    def network(self, factors: Factors) -> nn.Module:
-        """The network, on this problem's X, of factors in normalised units; a free intercept is the best for them."""
+    def network(self, factors: Factors, bias: Tensor | None = None) -> nn.Module:
+        """The network, on this problem's X, of factors in normalised units; a free intercept is the best for them, for
+        which it goes over the data, unless this ``bias`` is known to be it."""
+        network = self.bare_network(factors)
+        if bias is None:
+            return self.with_best_bias(network)
+        network.bias = nn.Parameter(bias.clone())
+        return network
+
+    def spoken(self, factors: Factors) -> tuple[nn.Module, Tensor | None]:
+        """`network`, and what it says of X without its free intercept, where it had to be asked for the best one."""
+        network = self.bare_network(factors)
+        if not self.loss.free:
+            return network, None
+        said = self._said(network)
+        return self._with_bias_for(network, said), said
+
+    def bare_network(self, factors: Factors) -> TwoLayer:
+        """`network` without its free intercept."""
         relu = self.activation == "relu"
         gates = None if self.gate_vectors is None or relu else self.gate_vectors[factors.gate]
         group = None if self.gates.group is None else self.gates.group[factors.gate]
-        network = self.block.network(factors.scaled(self.units.z**0.5), gates, self.readout, group, relu)
-        return self.with_best_bias(network)
+        return self.block.network(factors.scaled(self.units.z**0.5), gates, self.readout, group, relu)
 
     def outward(self, network: nn.Module) -> nn.Module:
         """A network of this problem's X as one of the user's samples: raw ones, where it standardises them."""
@@ -247,12 +265,19 @@ class Problem:
         """A network with the best free intercept for its neurons, where the problem has one."""
         if self.loss.free:
             network.bias = None
-            bias = self.loss.intercept(torch.cat([self._outputs(network, rows) for rows in self.loss.shards.slices]))
-            assert bias is not None
-            network.bias = nn.Parameter(bias.to(network.first.dtype))
+            return self._with_bias_for(network, self._said(network))
         return network
 
-    def _outputs(self, network: TwoLayer, rows: slice) -> Tensor:
+    def _with_bias_for(self, network: TwoLayer, said: Tensor) -> TwoLayer:
+        bias = self.loss.intercept(said)
+        assert bias is not None
+        network.bias = nn.Parameter(bias.to(network.first.dtype))
+        return network
+
+    def _said(self, network: TwoLayer) -> Tensor:
+        return torch.cat([self.outputs(network, rows) for rows in self.loss.shards.slices])
+
+    def outputs(self, network: TwoLayer, rows: slice) -> Tensor:
         """Of some samples in a row, in memory of their own if they are not all: the same whoever else has more."""
         X, mask = self.X, self.mask
         if rows.stop - rows.start < len(X):

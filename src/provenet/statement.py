@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from numbers import Real
 from typing import Any
 
 from torch import Tensor
 
+from provenet.beta import check_beta
 from provenet.blocks import CNN, MLP, Block, with_intercept
 from provenet.gauges.prox.mixed import WEIGHT_DECAY, Penalty, as_penalty, written
 from provenet.losses import LOSSES, Free, Loss, Paid, Shiftable
@@ -172,11 +172,6 @@ def loss_kind(loss: str | type[Loss]) -> type[Loss]:
     if not isinstance(loss, str) or loss not in LOSSES:
         raise ValueError(f"loss: {loss!r} is unknown; choose one of {', '.join(map(repr, LOSSES))} or a Loss class.")
     return LOSSES[loss]
-
-
-def check_beta(beta: float) -> None:
-    if isinstance(beta, bool) or not isinstance(beta, Real) or not (0 < beta < float("inf")):
-        raise ValueError(f"beta: it must be a positive, finite number, got {beta!r}.")
 
 
 def check_penalty(norms: Penalty, block: Block) -> None:

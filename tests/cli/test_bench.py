@@ -12,7 +12,7 @@ import provenet as pn
 from provenet.bench import Table, bundled
 from provenet.bench import entrants as e
 from provenet.bench import tables as t
-from provenet.bench.speed import SUITES, Case, problems
+from provenet.bench.speed import Case, cases, problems
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_a_run_that_ends_early_says_so(run) -> None:
 
 def test_programs_on_the_command_line(run, tmp_path, monkeypatch) -> None:
     tiny = Case("tiny", lambda _: problems.teacher(40, 3, 6, 0.1), (), (1e-2,))
-    monkeypatch.setitem(SUITES, "small", (tiny, replace(tiny, name="another")))
+    monkeypatch.setattr(cases, "SMALL", (tiny, replace(tiny, name="another")))
     answer = run("bench", "--only", "small", "--table", "tiny", "--who", "auto", "--who", "admm")
     assert answer.code == 0, answer.err
     assert "| tiny | auto |" in answer.out

@@ -12,6 +12,7 @@ import time
 
 import pytest
 
+from provenet import report
 from provenet.io import load
 
 FAST = ("--gates", 20, "--no-report")
@@ -30,7 +31,7 @@ def test_an_interruption_before_anything_is_saved(run, flowers, tmp_path, monkey
 
 
 def test_an_interruption_after_the_model_is_saved(run, flowers, tmp_path, monkeypatch):
-    monkeypatch.setattr("provenet.cli.fit.write_report", interrupt)
+    monkeypatch.setattr("provenet.report.report", interrupt)
     answer = run("fit", flowers, "--target", "kind", "--gates", 20, "--out", "flowers")
     assert answer.code == 1
     assert "interrupted, but the model is in flowers" in answer.err
@@ -39,13 +40,14 @@ def test_an_interruption_after_the_model_is_saved(run, flowers, tmp_path, monkey
 
 INTERRUPTED_SAVE = """
 import os, signal
-from provenet.cli import fit, main
+from provenet import io
+from provenet.cli import main
 
 def interrupted(*args, **options):
     os.kill(os.getpid(), signal.SIGINT)
     return save(*args, **options)
 
-save, fit.save = fit.save, interrupted
+save, io.save = io.save, interrupted
 signal.signal(signal.SIGINT, signal.default_int_handler)  # what began in the background has it ignored
 main()
 """
@@ -64,7 +66,7 @@ def test_ctrl_c_waits_for_a_save_and_tells_of_it(flowers, tmp_path):
 
 @pytest.mark.parametrize("limit", [(), ("--max-seconds", 600)])
 def test_ctrl_c_in_a_path_keeps_its_rows(run, flowers, tmp_path, monkeypatch, limit):
-    from provenet.cli import path
+    from provenet.solvers import path
 
     def three(*args):
         for k, found in enumerate(along(*args)):
@@ -73,7 +75,7 @@ def test_ctrl_c_in_a_path_keeps_its_rows(run, flowers, tmp_path, monkeypatch, li
             yield found
 
     along = path.along
-    monkeypatch.setattr("provenet.cli.path.along", three)
+    monkeypatch.setattr("provenet.solvers.path.along", three)
     answer = run("path", flowers, "-t", "kind", "--gates", 10, "--betas", 6, "--json", *limit)
     assert answer.code == 1
     assert "interrupted after 3 of 6" in answer.err
@@ -195,15 +197,13 @@ def test_an_interruption_that_compiled_code_made_another_exception_of(run, flowe
 
 
 def test_ctrl_c_waits_for_the_report(run, flowers, tmp_path, monkeypatch):
-    from provenet.cli import fit as command
-
-    whole = command.write_report
+    whole = report.report
 
     def interrupted_report(*args, **settings):
         signal.raise_signal(signal.SIGINT)
         return whole(*args, **settings)
 
-    monkeypatch.setattr(command, "write_report", interrupted_report)
+    monkeypatch.setattr(report, "report", interrupted_report)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # what began in the background has it ignored
     try:
         answer = run("fit", flowers, "--target", "kind", "--gates", 20, "--out", "flowers")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import provenet as pn
-from provenet.cli import demo as demo_command
+from provenet.cli import demo_fits as demo_command
 from provenet.cli.progress import fraction_done, gap_bar, time_left
 from provenet.estimators.telling import watched
 from provenet.io import load

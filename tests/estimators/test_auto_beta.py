@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 import provenet as pn
 from provenet.blocks import BLOCKS
 from provenet.estimators import auto_beta
-from provenet.estimators.auto_beta import OTHERWISE, SHARES, folds_of
+from provenet.estimators.auto_beta import OTHERWISE, SHARES, folds_of, shares_for
 from provenet.testing.examples import EXAMPLES
 
 RNG = np.random.default_rng(0)
@@ -162,6 +163,37 @@ def test_many_samples_are_looked_at_in_part(monkeypatch: pytest.MonkeyPatch) -> 
     part = pn.ProvenClassifier(**AUTO).fit(X, CURVED).beta_search_
     assert not part.reason
     assert not np.array_equal(whole.losses, part.losses)
+
+
+def test_many_samples_have_smaller_shares() -> None:
+    """What a β of 0.005 of β_max is to 600 samples a tenth of it is to 6,000: β_max grows with them."""
+    assert shares_for(600) == SHARES
+    assert shares_for(6000)[: len(SHARES)] == SHARES
+    assert 3 / 6000 <= shares_for(6000)[-1] < 6 / 6000
+    assert all(two < one for one, two in pairwise(shares_for(10**6)))
+
+
+def test_a_rule_that_many_samples_tell_of_is_learnt_with_little_decay() -> None:
+    """Without noise, and with it: there a smaller share would have to gain, and does not."""
+    many = np.random.default_rng(1).standard_normal((2400, 3))
+    rule = (np.abs(many[:, 0]) > np.abs(many[:, 1])).astype(int)
+    noise = np.random.default_rng(2).integers(0, 2, len(many))
+    clear, vague = (pn.ProvenClassifier(**AUTO | {"n_gates": 20}).fit(many, y).beta_search_ for y in (rule, noise))
+    assert clear.share < SHARES[-1] < vague.share
+    assert clear.shares.tolist() == list(shares_for(len(many)))
+    assert clear.share == clear.shares[int(clear.scores.argmin())]
+
+
+def test_one_fold_of_many_samples_where_three_are_too_much_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a share that is smaller than the best one of a part of the samples: all of them have a larger β_max."""
+    monkeypatch.setattr(auto_beta, "_MANY", 40)
+    monkeypatch.setattr(auto_beta, "_WORK", 45.0 * 4 * 235 * 8 * 7)  # passes, steps, neurons and weights of 45 samples
+    found = pn.ProvenClassifier(**AUTO | {"fit_intercept": True}).fit(X, CURVED).beta_search_
+    assert found.losses.shape == (1, len(SHARES))
+    assert 0.4 < found.part < 0.6
+    assert found.share == pytest.approx(SHARES[int(found.scores.argmin())] * found.part**0.5)
+    assert "one fold of 50 % of the samples" in str(found)
+    assert found.to_dict()["part"] == found.part
 
 
 def test_folds_have_their_part_of_every_class() -> None:

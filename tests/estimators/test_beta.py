@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import provenet as pn
-from provenet.estimators.beta import Beta, parse_beta
+from provenet.beta import Beta, parse_beta
 
 X = np.random.default_rng(0).standard_normal((40, 3))
 y = X[:, 0] * X[:, 1] > 0

@@ -46,7 +46,7 @@ def trained_network(problem: pn.Problem, count: int) -> tuple[float, Any, Any, A
     """(objective, first, second, group) of the network whose units are the gates, in the program's units."""
     sight = sight_of(trainee_of(problem))
     group = torch.arange(len(sight.groups)).repeat_interleave(count)
-    brief = problem.activation != "relu"
+    brief = problem.activation != "relu" and problem.program.loss.labels
     first, second, bias = train(sight.trainee, group, np.random.default_rng(0), brief)
     loss, _ = sight.trainee.slopes(group)(first.numpy(), second.numpy(), bias.numpy())
     objective = loss + problem.program.beta * 0.5 * float(first.square().sum() + second.square().sum())
@@ -114,7 +114,7 @@ def test_tokens_have_targets_of_their_own() -> None:
     assert bool((patterns[:, :, 1].all(1) | ~patterns[:, :, 1].any(1)).all())
 
 
-def test_steps_follow_the_size_of_the_problem_but_for_relu(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_steps_follow_the_size_of_the_problem_but_for_relu_and_for_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, real = [], trained_gates.descended
 
     def watched(trainee: Any, group: Any, start: Any, steps: int) -> Any:
@@ -123,7 +123,13 @@ def test_steps_follow_the_size_of_the_problem_but_for_relu(monkeypatch: pytest.M
 
     monkeypatch.setattr(trained_gates, "descended", watched)
     draw = np.random.default_rng(0)
-    for n, activation in ((60, "gated_relu"), (2000, "gated_relu"), (60, "relu")):
+    labels, numbers = "logistic", "squared"
+    for n, activation, loss in (
+        (60, "gated_relu", labels),
+        (2000, "gated_relu", labels),
+        (60, "relu", labels),
+        (60, "gated_relu", numbers),
+    ):
         X = draw.standard_normal((n, 20))
-        pn.formulate("mlp", X, np.sign(X[:, :2]), activation, gates="trained", n_gates=50)
-    assert seen == [30, 100, 100]
+        pn.formulate("mlp", X, (X[:, :2] > 0).astype(float), activation, gates="trained", n_gates=50, loss=loss)
+    assert seen == [30, 100, 100, 100]

@@ -217,7 +217,7 @@ def test_places_are_told_apart_with_a_mask_too(tmp_path: Path) -> None:
 
     texts = [str(i) for i in range(160)]
     pn.embed(backbone, texts, tmp_path / "e", y=y)
-    heads = ["mlp-gated", "places-gated", "mixer-linear", "mixer-gated"]
+    heads = ["mlp-gated", "places-gated", "mixer-linear", "mixer-gated", "fisher-linear", "fisher-gated"]
     found = pn.heads.compare(
         tmp_path / "e", heads=heads, betas=[0.03], n_gates=8, tol=3e-2, out=tmp_path / "m", test=tmp_path / "e"
     )
@@ -251,7 +251,7 @@ def test_weighed_tokens_have_the_mean_of_those_that_are_there() -> None:
 
 
 def test_names_of_heads() -> None:
-    assert len(HEADS) == 16
+    assert len(HEADS) == 18
     assert head_names("all") == tuple(HEADS)
     assert head_names("linear, linear,fnet-gated") == ("linear", "fnet-gated")
     with pytest.raises(ValueError, match="softmax-attention"):

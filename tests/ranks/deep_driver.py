@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ import provenet as pn
 from provenet import ranks
 from provenet.layerwise import inputs
 from provenet.layerwise.minibatch import Minibatches
+from provenet.ranks.context import by_first
 
 X, LABELS = load_digits(return_X_y=True)
 X, LABELS = X[:201].reshape(-1, 1, 8, 8).astype(np.float32), LABELS[:201]
@@ -109,6 +111,19 @@ def interrupted(group: ranks.Ranks | None, names: list[str], folder: Path) -> di
     return fitted(group, "deep")
 
 
+def unreadable(folder: Path) -> Path:
+    """A run whose first stage is not a file that can be read, whoever tries."""
+
+    def damage() -> None:
+        shutil.copytree(folder / "run", folder / "unreadable")
+        stage = folder / "unreadable" / "stage-1.safetensors"
+        stage.unlink()
+        stage.mkdir()
+
+    by_first(damage)
+    return folder / "unreadable"
+
+
 def refused(group: ranks.Ranks | None, names: list[str], folder: Path) -> dict[str, Any]:
     """What the first process says of what is wrong with the data of the second, and of settings."""
     assert group is not None
@@ -121,6 +136,7 @@ def refused(group: ranks.Ranks | None, names: list[str], folder: Path) -> dict[s
         ("shapes", X[rows][:, :, second:], labels, {}),
         ("run", X[rows], labels[::-1], {"checkpoint": folder / "run", "resume": True}),
         ("again", X[rows], labels, {"checkpoint": folder / "run"}),
+        ("unreadable", X[rows], CASES["deep"][2][rows], {"checkpoint": unreadable(folder), "resume": True}),
     ):
         try:
             pn.LayerwiseClassifier(**model.get_params() | {"checkpoint": None, "resume": False} | more).fit(

@@ -130,6 +130,7 @@ def test_what_is_wrong_in_one_process_is_told_by_all(folder: Path) -> None:
     assert "targets was" in told["run"]
     assert told["again"].startswith("FileExistsError: ")
     assert "it holds a run; resume it" in told["again"]
+    assert told["unreadable"].startswith("IsADirectoryError: ")  # as a PermissionError would be
 
 
 def test_the_command_line_restarts_where_it_was_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

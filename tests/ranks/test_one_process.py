@@ -18,7 +18,7 @@ from provenet.losses.balance import is_balanced
 from provenet.losses.ranked import RankedLoss
 from provenet.polar import bounds
 from provenet.ranks import Partition, Ranks, Spread, shard_count
-from provenet.ranks.context import by_first, each_alone
+from provenet.ranks.context import by_first, each_alone, sent_by_first
 from provenet.ranks.tree import climbed, finished, nodes
 from provenet.solvers import snapshot
 from provenet.solvers.loop import Refused
@@ -86,8 +86,9 @@ def test_what_goes_wrong_in_one_process_is_raised(monkeypatch: pytest.MonkeyPatc
 
     assert each_alone(lambda: 3) == by_first(lambda: 3) == 3
     with ranks.joined() as group:
+        assert (sent_by_first(lambda: b"abc"), sent_by_first(lambda: None)) == (b"abc", None)
         assert each_alone(ranks.current) is by_first(ranks.current) is None  # nobody may call the others in there
-        for do in (each_alone, by_first):
+        for do in (each_alone, by_first, sent_by_first):
             with pytest.raises(FileExistsError, match="there is one"):
                 do(wrong)
         monkeypatch.setattr(Ranks, "told", lambda self, value: [None, ["AnotherMap", "it", "ValueError"][1:][::-1]])

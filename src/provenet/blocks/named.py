@@ -2,29 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any
 
-from provenet.blocks.attention import SelfAttention
+from provenet import names
 from provenet.blocks.base import Block
-from provenet.blocks.cnn import CNN
-from provenet.blocks.fourier import BFNO, FNO
-from provenet.blocks.mixer import Mixer
 from provenet.blocks.mlp import MLP
-from provenet.blocks.tokens import FNet, PoolFormer
 from provenet.nn import TwoLayer
 
-BLOCKS: dict[str, type[Block]] = {
-    "mlp": MLP,
-    "cnn": CNN,
-    "attention": SelfAttention,
-    "mixer": Mixer,
-    "fno": FNO,
-    "bfno": BFNO,
-    "poolformer": PoolFormer,
-    "fnet": FNet,
-}
+BLOCKS: Mapping[str, type[Block]] = names.BLOCKS
 
 
 def make_block(block: str | Block, **settings: Any) -> Block:

@@ -19,17 +19,22 @@ from provenet.problem import Problem
 
 @torch.inference_mode(False)
 def network_certificate(
-    problem: Problem, network: nn.Module, tol: float = 1e-4, theta: Tensor | None = None
+    problem: Problem,
+    network: nn.Module,
+    tol: float = 1e-4,
+    theta: Tensor | None = None,
+    said: Tensor | None = None,
 ) -> Certificate:
     """The certificate of ``network`` on ``problem``: any network of its block, however it was trained.
 
     Everything is recomputed here in float64 from the network's weights and the data: the primal from the
     network's own forward pass and weight decay, the dual from the gradient of the loss there; or from ``theta``, the
-    dual point of an earlier certificate, where that is of these samples and proves more.
+    dual point of an earlier certificate, where that is of these samples and proves more.  ``said``: what it says of
+    them without its free intercept, where whoever made it has just gone over the data for that.
     """
     with batches.within(None if problem.memory is None else problem.memory.left):
         try:
-            return _network_certificate(problem, network, tol, theta)
+            return _network_certificate(problem, network, tol, theta, said)
         finally:  # after it, for they might change meanwhile; where it fails, they may be the reason
             check_same_data(problem)
 
@@ -41,7 +46,9 @@ def check_same_data(problem: Problem) -> None:
         samples.check_unchanged()
 
 
-def _network_certificate(problem: Problem, network: nn.Module, tol: float, theta: Tensor | None) -> Certificate:
+def _network_certificate(
+    problem: Problem, network: nn.Module, tol: float, theta: Tensor | None, said: Tensor | None
+) -> Certificate:
     network = copy.deepcopy(problem.inward(network)).to(dtype=torch.float64).eval()
     if theta is not None and theta.shape != problem.loss.target.shape:
         theta = None
@@ -50,11 +57,11 @@ def _network_certificate(problem: Problem, network: nn.Module, tol: float, theta
     if problem.statement.beyond_gates:
         return _among_everyone(problem, network, tol, theta)
     if problem.activation == "relu":  # its primal is its own forward pass, whatever its neurons' arrangements are
-        prediction, factors, bias = relu_point(problem, network)
+        prediction, factors, bias = relu_point(problem, network, said)
     else:
         network, bias = without_bias(problem, network)
         factors = problem.factors(network)
-        prediction = predicted(problem, network) / problem.units.y
+        prediction = (predicted(problem, network) if said is None else said) / problem.units.y
         convex = problem.program.operator.forward_factors(factors)
         check_same_map(convex, prediction, float(problem.program.loss.target.abs().max()))
     units = problem.beta, problem.units.value

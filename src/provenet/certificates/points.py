@@ -14,14 +14,16 @@ from provenet.space import Space
 from provenet.variable import Factors
 
 
-def relu_point(problem: Problem, network: nn.Module) -> tuple[Tensor, Factors, Tensor | None]:
+def relu_point(
+    problem: Problem, network: nn.Module, said: Tensor | None = None
+) -> tuple[Tensor, Factors, Tensor | None]:
     """A ReLU network's prediction without its free intercept, its neurons and that, in the program's units, in float64;
-    their gates are not looked for."""
+    their gates are not looked for.  ``said``: that prediction, in the user's units, where it is known."""
     network, bias = without_bias(problem, network)
     first, second, _, group, _ = problem.neurons(network)
     nowhere = torch.zeros(len(first), dtype=torch.long)
     neurons = Factors(first, second, nowhere).to(Space())
-    prediction = predicted(problem, network)
+    prediction = predicted(problem, network) if said is None else said
     plain = predicted(problem, problem.block.network(neurons, None, problem.readout, group, True))
     check_same_map(plain, prediction, float(problem.loss.target.abs().max()))
     return prediction / problem.units.y, neurons.scaled(problem.units.z**-0.5), bias

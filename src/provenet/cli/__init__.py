@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Any
 
@@ -32,6 +33,14 @@ def _end_at_once(_: int, __: FrameType | None) -> None:
     sys.stderr.write("error: interrupted, and nothing was saved.\n")
     sys.stderr.flush()
     os._exit(1)
+
+
+@contextmanager
+def importing() -> Iterator[None]:
+    """Around a command's imports of torch and the like, which take seconds: --help and wrong use do without them, and
+    its work begins after them."""
+    yield
+    ready_to_work()
 
 
 def ready_to_work() -> None:

@@ -7,13 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from provenet.bench.speed import SUITES
-from provenet.bench.speed.peers import PEERS
+from provenet.cli import importing
 from provenet.cli import options as o
-from provenet.cli.bench_accuracy import accuracy
-from provenet.cli.bench_speed import operators, speed
 from provenet.cli.console import FAILED, errors, print_json
-from provenet.solvers import METHODS
+from provenet.names import METHODS, SUITES
 
 _ALL = ("accuracy", *SUITES, "operators")
 
@@ -54,14 +51,18 @@ def bench(
     asked = list(_ALL) if only is None else [name.strip() for name in only.split(",")]
     if unknown := [name for name in asked if name not in _ALL]:
         raise typer.BadParameter(f"{', '.join(unknown)}: unknown; there are {', '.join(_ALL)}.", param_hint="--only")
+    if images is not None and not images.is_dir():
+        raise typer.BadParameter(f"{images}: there is no such folder.", param_hint="--images")
+    with importing():
+        from provenet.bench.speed.peers import PEERS
+        from provenet.cli.bench_accuracy import accuracy
+        from provenet.cli.bench_speed import operators, speed
     if unmatched := [name for name in asked if name in SUITES and table and not _matched(name, table)]:
         raise typer.BadParameter(f"{', '.join(table or [])}: no program of {', '.join(unmatched)} has it in its name.",
                                  param_hint="--table")  # fmt: skip
     known = ("auto", *METHODS, *(peer.name for peer in PEERS))
     if unknown := [name for name in who or [] if name not in known]:
         raise typer.BadParameter(f"{', '.join(unknown)}: unknown; there are {', '.join(known)}.", param_hint="--who")
-    if images is not None and not images.is_dir():
-        raise typer.BadParameter(f"{images}: there is no such folder.", param_hint="--images")
     out.mkdir(parents=True, exist_ok=True)
     complete, results = True, list[Any]()
     for name in asked:

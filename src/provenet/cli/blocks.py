@@ -1,12 +1,12 @@
-"""Blocks, their settings and the shape of a sample, as a command line says them."""
+"""The block that a command line asks for, and whether it goes with the data."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import torch
@@ -14,57 +14,21 @@ import typer
 from numpy.typing import NDArray
 
 from provenet.blocks import BLOCKS, Block, make_block
+from provenet.cli.groups import FromFile, OfBlock
 from provenet.data.table import ColumnError
 
 _ELSEWHERE = {"fit_intercept": "--intercept / --no-intercept"}  # settings with an option of their own
 
 
-def known_block(value: str) -> str:
-    if value not in BLOCKS:
-        raise typer.BadParameter(f"{value!r} is unknown; choose one of {', '.join(BLOCKS)}.")
-    return value
-
-
-@dataclass(frozen=True)
-class ImageShape:
-    """(channels, height, width), or (channels, length) of a sequence."""
-
-    sizes: tuple[int, ...]
-
-
-def parse_image(text: str) -> ImageShape:
-    """ "1x28x28", or "3x100" for a sequence."""
-    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*){1,2}", text):
-        raise typer.BadParameter(f"{text!r} is not channels and sizes such as 1x28x28.")
-    return ImageShape(tuple(map(int, text.split("x"))))
-
-
-BlockOption = Annotated[str, typer.Option("--block", callback=known_block, help=f"{', '.join(BLOCKS)}.")]
-Settings = Annotated[
-    list[str],
-    typer.Option("--set", metavar="NAME=VALUE", help="A setting of the block, such as kernel=3 or grid=7x7. Repeat."),
-]
-Tokens = Annotated[
-    int | None, typer.Option(min=1, help="Read each row as so many tokens, one after the other (for token blocks).")
-]
-Image = Annotated[
-    ImageShape | None,
-    typer.Option(parser=parse_image, metavar="CxHxW", help="Read each row as an image, or CxL a sequence (for cnn)."),
-]
-ReadoutOption = Annotated[
-    Literal["mean", "tokens"], typer.Option(help="Predict from the mean over tokens, or something for every token.")
-]
-
-
-def chosen_block(name: str, settings: list[str], tokens: int | None, image: ImageShape | None, readout: str) -> Block:
+def chosen_block(asked: OfBlock, file: FromFile) -> Block:
     """The block with its settings; options that do not go with it are wrong use."""
-    kind = BLOCKS[name]
-    block = _with_settings(name, dict(_parse_setting(name, text) for text in settings))
-    if tokens is not None and not kind.tokens:
+    name, kind = asked.block, BLOCKS[asked.block]
+    block = _with_settings(name, dict(_parse_setting(name, text) for text in asked.set_))
+    if file.tokens is not None and not kind.tokens:
         raise typer.BadParameter(f"block {name} has no tokens.", param_hint="--tokens")
-    if image is not None and name != "cnn":
+    if file.image is not None and name != "cnn":
         raise typer.BadParameter(f"block {name} takes no images; it goes with --block cnn.", param_hint="--image")
-    if readout == "tokens" and not kind.tokens:
+    if asked.readout == "tokens" and not kind.tokens:
         raise typer.BadParameter(f"block {name} has one output a sample, no tokens.", param_hint="--readout")
     return block
 

@@ -13,9 +13,10 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from provenet import __version__
-from provenet.cli import interrupted, kept, ready_to_work
+from provenet.cli import interrupted, kept
 from provenet.cli.console import FAILED, WRONG_USE, complain, print_json
 from provenet.cli.inputs import Missing, check_inputs
+from provenet.wrong_use import WrongUse
 
 # what --help says of each, without importing it; the first lines of their docstrings
 COMMANDS = {
@@ -74,7 +75,7 @@ class _Commands(TyperGroup):
             said, code = str(error) or type(error).__name__, FAILED
             if interrupted():
                 said = f"interrupted, {kept.told()}. ({error})"
-            elif isinstance(error, _wrong_uses()):
+            elif isinstance(error, WrongUse):
                 code = WRONG_USE
         complain(said)
         _tell_machines(ctx, said, code)
@@ -88,26 +89,18 @@ def _tell_machines(ctx: Any, said: str, code: int) -> None:
 
 
 def _imported(name: str) -> Any:
-    """The command itself."""
+    """The command itself, but for what its work needs: see `importing`."""
     if name not in _TOGETHER and "TORCHELASTIC_RUN_ID" in os.environ:
         raise typer.BadParameter(f"torchrun: {name} works in one process; start it without.")
     single = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     command = getattr(import_module(f"provenet.cli.{name}"), name)
     single.command(name, help=_paragraphs(command))(command)
-    ready_to_work()
     return typer.main.get_command(single)
 
 
 def _paragraphs(command: Any) -> str:
     """The docstring without its own ends of lines: those of the terminal are enough."""
     return "\n\n".join(" ".join(each.split()) for each in (getdoc(command) or "").split("\n\n"))
-
-
-def _wrong_uses() -> tuple[type[Exception], ...]:
-    from provenet.data.table import ColumnError
-    from provenet.solvers.plan import Refused
-
-    return ColumnError, Refused
 
 
 app = typer.Typer(

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-from provenet.cli import kept
+from provenet.cli import importing, kept
 from provenet.cli import options as o
-from provenet.cli.console import errors, print_json, say, warn
+from provenet.cli.console import print_json, say
 from provenet.cli.groups import grouped
-from provenet.cli.progress import bar
-from provenet.embeddings import Embedding
-from provenet.embeddings import embed as embed_samples
-from provenet.embeddings.sources import has_test
 
 TEST = "test"  # the test part of a set, within its embedding
-_EVERY = 80  # batches between two lines off a terminal
 
 
 @dataclass(frozen=True)
@@ -75,56 +67,26 @@ def embed(
 
     A set with a test part has it embedded alike, in the folder test within.
     """
+    with importing():
+        from provenet.cli.embedded import as_json, counted_off, tell_skipped
+        from provenet.embeddings import embed as embed_samples
+        from provenet.embeddings.sources import has_test
     common: dict[str, Any] = asdict(samples)
     try:
-        with _bar("samples", json) as show:
+        with counted_off("samples", json) as show:
             made = [embed_samples(backbone, data, out, **common, **asdict(reduction), progress=show)]
         if has_test(data):
-            with _bar("test samples", json) as show:
+            with counted_off("test samples", json) as show:
                 inside = out / TEST
                 made.append(embed_samples(backbone, data, inside, **common, part="test", like=made[0], progress=show))
     except KeyboardInterrupt:
         kept.there("embedding so far, which the same command goes on with,", out)
         raise
     for each in made:
-        _tell_skipped(each)
+        tell_skipped(each)
     if json:
-        print_json({"parts": [_told(each) for each in made]})
+        print_json({"parts": [as_json(each) for each in made]})
         return
     for each in made:
         n, s, d = each.X.shape
         say(f"{n} samples of {s} tokens, {d} features, by {each.backbone}: {each.folder}")
-
-
-def _told(made: Embedding) -> dict[str, Any]:
-    kept_of = ("backbone", "reduction", "size", "shape", "files")
-    return {"folder": str(made.folder), "skipped": made.skipped} | {key: made.about[key] for key in kept_of}
-
-
-def _tell_skipped(made: Embedding) -> None:
-    for _, why in made.skipped[:10]:
-        warn(f"skipped {why}")
-    if len(made.skipped) > 10:
-        warn(f"skipped {len(made.skipped) - 10} more; embedding.json lists them.")
-
-
-@contextmanager
-def _bar(what: str, quiet: bool) -> Iterator[Callable[[int, int], None]]:
-    """Samples done and the time left, on a terminal; a line now and then elsewhere."""
-    console = errors()
-    if quiet:
-        yield lambda done, total: None
-        return
-    if not console.is_terminal:
-        told: list[int] = []
-
-        def line(done: int, total: int) -> None:
-            told.append(done)
-            if len(told) % _EVERY == 0 or done == total:
-                console.print(f"{done} of {total} {what}", soft_wrap=True, highlight=False)
-
-        yield line
-        return
-    with bar(MofNCompleteColumn(), TimeRemainingColumn()) as progress:
-        task = progress.add_task(what, total=None)
-        yield lambda done, total: progress.update(task, completed=done, total=total)

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import typer
 
-from provenet import batches
-from provenet.cli import kept
+from provenet.cli import importing, kept
 from provenet.cli import options as o
 from provenet.cli.console import FAILED
 from provenet.cli.fit_options import OfBeta, OfFolder, OfSamples
-from provenet.cli.fit_told import tell
-from provenet.cli.fitting import Fitting, prepare
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver, grouped
-from provenet.cli.together import joined, of_all_rows, own_rows, restarts_on_failure
-from provenet.cli.training import train, warn_of_scales
-from provenet.data.shards import Shards
-from provenet.deadline import Budget
-from provenet.io import save
-from provenet.memory import as_bytes
-from provenet.report import report as write_report
 
 
 @grouped
@@ -46,12 +33,23 @@ def fit(
 
     Example: provenet fit patches.npz --block attention --tokens 49 --set scale=sqrt_d --out heads
     """
+    settings = decay.settings(context) | samples.settings(context, block, network)
+    with importing():
+        from provenet import batches
+        from provenet.cli.fit_parts import judged, parted
+        from provenet.cli.fit_told import tell
+        from provenet.cli.fitting import prepare
+        from provenet.cli.together import joined, of_all_rows, own_rows, restarts_on_failure
+        from provenet.cli.training import train, warn_of_scales
+        from provenet.deadline import Budget
+        from provenet.io import save
+        from provenet.memory import as_bytes
+        from provenet.report import report as write_report
     budget, search = Budget(solver.max_seconds), decay.cv is not None
     context.with_resource(batches.within(as_bytes(solver.memory_limit)))
     folder.check()
-    settings = decay.settings(context) | samples.settings(context, block, network)
     fitting = prepare(context, file, samples.task, block, network, solver, search, samples.holdout, **settings)
-    fitting, kept_out = samples.parted(context, fitting, network.seed, decay.cv)
+    fitting, kept_out = parted(context, samples, fitting, network.seed, decay.cv)
     estimator = fitting.estimator
     warn_of_scales(fitting)
     with joined(folder.out, folder.snapshots, folder.snapshot_every) as group:
@@ -69,20 +67,11 @@ def fit(
     if folder.report:
         if group is not None:
             of_all_rows(estimator, fitting)
-        judged = _judged(kept_out or fitting)
+        seen = judged(kept_out or fitting)
         kind = "training" if kept_out is None else "test"
         about = {"feature_names": fitting.feature_names, "source": fitting.named, "judged_on": kind}
-        page = kept.report("model", out, lambda page: write_report(estimator, page, *judged, **about))
+        page = kept.report("model", out, lambda page: write_report(estimator, page, *seen, **about))
     tell(estimator, fitting, kept_out, out, page, json)
     failed = folder.report and page is None
     if (failed or not holds) and not restarts_on_failure():
         raise typer.Exit(FAILED)
-
-
-def _judged(seen: Fitting) -> tuple[Any, Any, Any]:
-    """What a report judges a network by: all samples, or, of those in shards, some evenly spaced ones."""
-    X, y = seen.data.X, seen.y
-    if not isinstance(X, Shards):
-        return X, y, seen.data.mask
-    rows = batches.count(math.prod(X.shape[1:]), batches.BATCH)
-    return X.spaced(rows).numpy(), y[:: X.stride(rows)], None

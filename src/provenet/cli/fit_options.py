@@ -10,11 +10,8 @@ import typer
 
 from provenet.cli import options as o
 from provenet.cli.console import warn
-from provenet.cli.fitting import Fitting
 from provenet.cli.groups import OfBlock, OfNetwork
-from provenet.data.shards import Shards
 from provenet.files import check_writable
-from provenet.io.folder import check_replaceable, holds_certified
 
 
 @dataclass(frozen=True)
@@ -39,11 +36,15 @@ class OfFolder:
 
     def check(self) -> None:
         """Before the work, not after it."""
+        from provenet.io.folder import check_replaceable
+
         check_replaceable(self.out)
         check_writable(self.out)
 
     def for_model(self, holds: bool, tell: bool) -> Path:
         """The folder, or one beside it: a certified model is not replaced by one that is not."""
+        from provenet.io.folder import holds_certified
+
         if holds or self.force or not holds_certified(self.out):
             return self.out
         if tell:
@@ -94,28 +95,3 @@ class OfSamples:
             return made | {"delta": self.delta}
         o.refuse_if_given(context, "delta", "it goes with --loss huber.")
         return made
-
-    def parted(
-        self, context: typer.Context, fitting: Fitting, seed: int, cv: int | None
-    ) -> tuple[Fitting, Fitting | None]:
-        """(to train on, to judge by, where some are kept out); wrong use, where there are too few or they lie apart."""
-        X, name = fitting.data.X, fitting.path.name
-        if fitting.task == "regression":
-            o.refuse_if_given(context, "balanced", "a regression has no classes to weigh.")
-        if isinstance(X, Shards) and (self.holdout is not None or cv is not None):
-            raise typer.BadParameter(
-                f"rows of {name} are read in shards, and none are kept apart; leave it out.",
-                param_hint="--holdout" if cv is None else "--cv",
-            )
-        if cv is not None and cv > len(X):
-            raise typer.BadParameter(f"{cv} folds of {len(X)} rows cannot be made.", param_hint="--cv")
-        kept_out = None
-        if self.holdout is not None:
-            fitting, kept_out = fitting.held_out(self.holdout, seed)
-        rows, columns = fitting.data.X.shape[:2]
-        if self.whiten and rows > columns:
-            raise typer.BadParameter(
-                f"{rows} rows of {columns} columns cannot be whitened: XXᵀ = I needs no more rows than columns.",
-                param_hint="--whiten",
-            )
-        return fitting, kept_out

@@ -12,14 +12,15 @@ import typer
 from numpy.typing import NDArray
 
 from provenet import estimators
+from provenet.beta import USUAL
 from provenet.blocks import Block
-from provenet.cli.blocks import check_fits, check_mask
+from provenet.cli.blocks import check_fits, check_mask, chosen_block
 from provenet.cli.console import warn
 from provenet.cli.groups import FromFile, OfBlock, OfNetwork, OfSolver
 from provenet.cli.options import refuse_if_given
+from provenet.cli.samples import load
 from provenet.data.loading import Dataset, guess_task, split_rows
 from provenet.estimators.base import ProvenEstimator
-from provenet.estimators.beta import USUAL
 from provenet.formulation.gauge import check_pull
 from provenet.gauges.prox.mixed import Penalty, gauge_of
 from provenet.memory import as_bytes
@@ -83,10 +84,10 @@ def prepare(
     if block.block != "mlp":
         refuse_if_given(context, "intercept", "it goes with --block mlp.")
     activation = network.activation or ("auto" if search else "gated_relu")
-    chosen, gates = block.chosen(file), network.gates.checked(activation)
+    chosen, gates = chosen_block(block, file), network.gates.checked(activation)
     if gates.count is not None or gates.name == "all":
         refuse_if_given(context, "n_gates", f"--gates {gates.count or gates.name} says how many.")
-    data = file.load(task, as_bytes(solver.memory_limit), holdout, network.seed)
+    data = load(file, task, as_bytes(solver.memory_limit), holdout, network.seed)
     assert data.y is not None
     if task == "auto":
         task = guess_task(data.y, tokens=block.readout == "tokens")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,50 +13,23 @@ from torch import nn
 
 from provenet.blocks import Block
 from provenet.certificates import Certificate
-from provenet.cli import options as o
 from provenet.cli.blocks import check_mask
+from provenet.cli.certify_options import OfTraining
 from provenet.cli.console import warn
 from provenet.data.loading import Dataset
 from provenet.io.weights import named_as, network_of, read_state, write_state
-from provenet.losses import LOSSES
 from provenet.proofs import certify as certify_module
 from provenet.statement import Statement
 
 CLASSES = ("softmax", "logistic")  # losses of labels
 
 
-@dataclass(frozen=True)
-class OfTraining:
-    """How a network of a state dict was trained, which a file of weights does not say."""
-
-    loss: Annotated[
-        str | None,
-        typer.Option(callback=o.known_loss, help=f"Of a state dict: what it was trained with: {', '.join(LOSSES)}."),
-    ] = None
-    beta: Annotated[
-        float | None, typer.Option(callback=o.positive, help="Of a state dict: the weight decay it was trained with.")
-    ] = None
-    mean: Annotated[bool, typer.Option("--mean", help="Of a state dict: its loss was a mean, not a sum.")] = False
-    delta: o.Delta = 1.0
-    activation: o.ActivationOption = "relu"
-    sharpen: Annotated[
-        float | None,
-        typer.Option(callback=o.positive, help="Seconds to look for a better bound by solving the problem."),
-    ] = None
-    bias: Annotated[o.Bias, typer.Option(help="Of a state dict: whether its last bias was penalised.")] = "free"
-    improved: Annotated[
-        Path | None,
-        typer.Option(dir_okay=False, help="Write a better network, if one is found, to this .safetensors file."),
-    ] = None
-
-    def statement(self, block: Block, readout: str) -> Statement:
-        if self.loss is None or self.beta is None:
-            raise typer.BadParameter(
-                "a state dict does not say how it was trained; give both.", param_hint="--loss, --beta"
-            )
-        settings = {"delta": self.delta} if self.loss == "huber" else {}
-        more: dict[str, Any] = {"activation": self.activation, "readout": readout, "loss_settings": settings}
-        return Statement.of(block, self.loss, self.beta, **more)
+def statement_of(training: OfTraining, block: Block, readout: str) -> Statement:
+    assert training.loss is not None
+    assert training.beta is not None
+    settings = {"delta": training.delta} if training.loss == "huber" else {}
+    more: dict[str, Any] = {"activation": training.activation, "readout": readout, "loss_settings": settings}
+    return Statement.of(block, training.loss, training.beta, **more)
 
 
 def certify_file(

@@ -12,20 +12,10 @@ from functools import wraps
 from inspect import Parameter, signature
 from typing import Any, get_type_hints
 
-import numpy as np
-from numpy.typing import NDArray
 from typer import BadParameter
 
-from provenet.blocks import Block
-from provenet.cli import blocks as b
+from provenet.cli import block_options as b
 from provenet.cli import options as o
-from provenet.cli.console import warn
-from provenet.data.large import load_in_shards
-from provenet.data.loading import Columns, Dataset, load_dataset, split_rows
-from provenet.data.mixed import Asked
-from provenet.data.table import ColumnError
-
-_OF_LIMIT = 0.05  # the part of a limit that a file may be, to be read whole: in float64 it may be many times larger
 
 
 @dataclass(frozen=True)
@@ -43,31 +33,6 @@ class FromFile:
     tokens: b.Tokens = None
     image: b.Image = None
 
-    def load(self, task: str, limit: int | None = None, holdout: float | None = None, seed: int = 0) -> Dataset:
-        """``limit``: bytes of memory; NPY and Parquet files that would take much of it are gone over in shards.
-        ``holdout``: fill values and categories are learnt of the other rows."""
-
-        def trained_on(n: int) -> NDArray[np.intp]:
-            return np.arange(n) if holdout is None else split_rows(range(n), holdout, seed)[0]
-
-        columns = Columns(self.target, self.feature, self.drop, self.weight)
-        sample = (self.tokens, -1) if self.tokens is not None else None if self.image is None else self.image.sizes
-        asked = Asked(self.impute, self.one_hot)
-        if limit is not None and self.data.suffix.lower() in (".npy", ".parquet") and self._large(limit):
-            if any(asked):
-                raise ColumnError(
-                    f"{self.data}: it is larger than memory; nothing is filled or encoded, prepare it first."
-                )
-            return load_in_shards(self.data, columns, task, sample)
-        read: dict[str, Any] = {"task": task, "header": self.header, "sample": sample}
-        data = load_dataset(self.data, columns, **read, asked=asked, fit_rows=trained_on)
-        for note in data.notes:
-            warn(note)
-        return data
-
-    def _large(self, limit: int) -> bool:
-        return self.data.stat().st_size > _OF_LIMIT * limit
-
 
 @dataclass(frozen=True)
 class OfBlock:
@@ -76,10 +41,6 @@ class OfBlock:
     block: b.BlockOption = "mlp"
     set_: b.Settings = field(default_factory=list)
     readout: b.ReadoutOption = "mean"
-
-    def chosen(self, file: FromFile) -> Block:
-        """The block with its settings; options that do not go with it are wrong use."""
-        return b.chosen_block(self.block, self.set_, file.tokens, file.image, self.readout)
 
 
 @dataclass(frozen=True)

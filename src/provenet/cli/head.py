@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.progress import MofNCompleteColumn, TimeElapsedColumn
 
-from provenet.cli import kept
+from provenet.cli import importing, kept
 from provenet.cli import options as o
 from provenet.cli.console import FAILED, print_json, say
 from provenet.cli.embed import TEST
 from provenet.cli.groups import grouped
-from provenet.cli.progress import bar
-from provenet.embeddings.embedding import ABOUT
-from provenet.heads import Row, compare, score
-from provenet.heads.kinds import head_names
+
+if TYPE_CHECKING:
+    from provenet.heads import Row
 
 
 @dataclass(frozen=True)
@@ -43,6 +41,9 @@ class Asked:
 
     def settings(self, embedding: Path) -> dict[str, Any]:
         """Those of `compare`."""
+        from provenet.embeddings.embedding import ABOUT
+        from provenet.heads.kinds import head_names
+
         inside = embedding / TEST
         test = inside if self.test is None and (inside / ABOUT).exists() else self.test
         read = {"heads": head_names(self.heads), "validation": _share_or_folder(self.validation), "test": test}
@@ -67,6 +68,11 @@ def head(
 
     Example: provenet head new-grids --judge model
     """
+    with importing():
+        from rich.progress import MofNCompleteColumn, TimeElapsedColumn
+
+        from provenet.cli.progress import bar
+        from provenet.heads import compare, score
     if judge is not None:
         told = score(judge, embedding)
         print_json(told) if json else say("  ".join(f"{name} {100 * value:.2f} %" for name, value in told.items()))

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-import math
-import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from sklearn.exceptions import ConvergenceWarning
 
-from provenet.cli import kept
+from provenet.cli import importing, kept
 from provenet.cli import options as o
-from provenet.cli.console import errors, print_json, say, warn
-from provenet.data.images import Arrays, load_images
-from provenet.estimators.telling import watched
-from provenet.files import check_writable
-from provenet.io import save
-from provenet.io.folder import check_replaceable
-from provenet.layerwise import LayerwiseClassifier
-from provenet.layerwise.progress import Event, Watcher
-from provenet.ranks import joined
-from provenet.ranks.context import started_by_torchrun
+from provenet.cli.console import print_json, say, warn
 
 _RUN = ".run"  # within the model's folder
-_PAUSE = 5.0  # seconds
 
 
 def layerwise(
@@ -76,6 +60,18 @@ def layerwise(
 
     Example: torchrun --nproc-per-node 4 --max-restarts 3 -m provenet layerwise fashion-mnist --stages 3 --out model
     """
+    with importing():
+        from sklearn.exceptions import ConvergenceWarning
+
+        from provenet.cli.layerwise_told import shown, tell_of_axes
+        from provenet.data.images import load_images
+        from provenet.estimators.telling import watched
+        from provenet.files import check_writable
+        from provenet.io import save
+        from provenet.io.folder import check_replaceable
+        from provenet.layerwise import LayerwiseClassifier
+        from provenet.ranks import joined
+        from provenet.ranks.context import started_by_torchrun
     check_replaceable(out)
     check_writable(out)
     images = load_images(data)
@@ -101,9 +97,9 @@ def layerwise(
     with joined() if started_by_torchrun() else nullcontext() as group:
         first, mine = group is None or group.is_first, slice(None) if group is None else group.rows(len(X))
         if first:
-            _tell_of_axes(data, X.shape)
+            tell_of_axes(data, X.shape)
         with (
-            _bar(quiet=json or not first) as show,
+            shown(quiet=json or not first) as show,
             watched(model, show),
             warnings.catch_warnings(record=True) as caught,
         ):
@@ -120,7 +116,7 @@ def layerwise(
             save(model, out, source={"data": images.name})
     if not first:
         return
-    score = None if images.test is None else _score(model, images.test)
+    score = None if images.test is None else model.score(*images.test)
     if json:
         rows = [stage.to_dict() for stage in model.stages_]
         print_json({"folder": str(out), "data": images.name, "samples": list(X.shape), "stages": rows, "test": score})
@@ -130,49 +126,3 @@ def layerwise(
     if score is not None:
         say(f"test accuracy {score:.4f}")
     say(f"model   {out}")
-
-
-def _tell_of_axes(data: Path, shape: tuple[int, ...]) -> None:
-    """Where another reading of an NPZ file's X is likely."""
-    if len(shape) == 3:
-        axes = f"{shape[1]} tokens of {shape[2]} features"
-        warn(f"{data}: X {shape} is taken for {axes}; greyscale images are (n, 1, height, width).")
-    if len(shape) == 4 and shape[3] in (1, 3) and shape[1] not in (1, 3):
-        axes = f"{shape[1]} channels of {shape[2]} × {shape[3]} pixels"
-        warn(f"{data}: X {shape} is taken for {axes}; images are (n, channels, height, width).")
-
-
-def _by_lines(console: Console) -> Watcher:
-    """A line an epoch; of a stage that is solved, whose steps are many, one every few seconds."""
-    last = -math.inf
-
-    def tell(event: Event) -> None:
-        nonlocal last
-        if event.epoch is not None or time.perf_counter() - last > _PAUSE:
-            last = time.perf_counter()
-            console.print(str(event), soft_wrap=True, highlight=False)
-
-    return tell
-
-
-def _score(model: LayerwiseClassifier, test: Arrays) -> float:
-    return model.score(*test)
-
-
-@contextmanager
-def _bar(quiet: bool) -> Iterator[Watcher]:
-    """Stage, epoch, loss, score and the time left, on a terminal; a line an epoch elsewhere, on stderr."""
-    console = errors()
-    if quiet or not console.is_terminal:
-        yield (lambda event: None) if quiet else _by_lines(console)
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[said]}"), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task("reading", total=1.0, said="")
-
-        def show(event: Event) -> None:
-            progress.update(
-                task, description=f"stage {event.stage}/{event.stages}", completed=event.done, said=str(event)
-            )
-
-        yield show

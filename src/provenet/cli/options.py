@@ -9,12 +9,9 @@ from typing import Annotated, Literal
 
 import typer
 
-from provenet.estimators.beta import Beta, parse_beta
-from provenet.formulation.wanted import NAMES as GATES
-from provenet.gauges.prox.mixed import Penalty
-from provenet.losses import LOSSES
+from provenet.beta import Beta, parse_beta
 from provenet.memory import as_bytes
-from provenet.solvers import METHODS
+from provenet.names import ALL, GATES, LOSSES, METHODS
 
 Task = Literal["auto", "classification", "regression"]
 Bias = Literal["free", "penalised"]
@@ -66,7 +63,7 @@ class GateChoice:
     count: int | None = None
 
     def checked(self, activation: str) -> GateChoice:
-        if self.name == "all" and activation != "relu":
+        if self.name == ALL and activation != "relu":
             raise typer.BadParameter(
                 f"all enumerates the arrangements of relu; {activation} has gates of any direction.",
                 param_hint="--gates",
@@ -87,7 +84,7 @@ def parse_gates(text: str) -> GateChoice:
 class Norms:
     """Of the first and the second layer."""
 
-    pair: Penalty
+    pair: tuple[float, float]
 
 
 def parse_norms(text: str) -> Norms:

@@ -6,11 +6,14 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn, TimeElapsedColumn
 
 from provenet.cli.console import errors
-from provenet.solvers import Record
+
+if TYPE_CHECKING:
+    from provenet.solvers import Record
 
 _TELLING = 0.05  # of a search; less says nothing of the rest
 

@@ -25,6 +25,7 @@ from provenet.cones.recall import left_out
 from provenet.vectors import unit
 
 MOST_OUTPUTS = 6  # beyond, the first 2^r cells are too many and too coarse to be of use
+_PASSES = 8  # over the rows that a projection takes, about
 _WAVE = 2_048  # cells split at a time,
 _WORK = 2**23  # (cells × (rows + p³)) at most
 _NOTHING = 1e-13  # of the largest singular value: directions of v below it are left out, and accounted for
@@ -55,7 +56,8 @@ def branch_and_bound(cones: Region, G: Tensor, upper: Tensor, suffices: Callable
     r = V.shape[1]
     slack = left_out(G, V) + 8 * (p + c) * torch.finfo(G.dtype).eps * sigma
     search = _Search(cones, torch.bmm(G, V.mT))
-    if r > MOST_OUTPUTS:
+    first = 2.0 * r * B * cones.rows.shape[0] * p  # of one pass for the corners of all orthants
+    if r > MOST_OUTPUTS or not deadline.affords(_PASSES * first):
         return Leaf(search.best, upper, search.where)
     gate, cells = search.orthants()
     bound = search.bound(gate, cells, slack)

@@ -19,6 +19,7 @@ from provenet.data.arrays import read_array
 from provenet.data.cells import as_numbers, is_date, is_missing, is_number, is_truth
 from provenet.files import check_regular
 from provenet.memory import check_fits
+from provenet.wrong_use import WrongUse
 
 FORMATS = (".csv", ".tsv", ".txt", ".parquet", ".npy", ".npz")
 STDIN = Path("-")
@@ -32,7 +33,7 @@ _QUOTED = re.compile(r'"[^"]*"')
 _LOOKED_AT = 20  # lines that tell what parts fields
 
 
-class ColumnError(ValueError):
+class ColumnError(WrongUse):
     """A column that was asked for and is not there, or cannot be what it is asked to be."""
 
 

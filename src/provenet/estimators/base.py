@@ -15,14 +15,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import estimator_html_repr
 from torch import Tensor
 
-from provenet import batches
+from provenet import batches, deadline
+from provenet.beta import Beta, parse_beta
 from provenet.certificates import Certificate
 from provenet.data.sharded import as_shards
 from provenet.data.shards import Shards
 from provenet.data.whitening import Whitening
 from provenet.deadline import Budget
 from provenet.estimators.auto_beta import NEURONS, BetaChoice, choose_beta
-from provenet.estimators.beta import Beta, parse_beta
+from provenet.estimators.rough import rough
 from provenet.estimators.samples import OnSamples, TrainingData, without_torch
 from provenet.estimators.scales import standardizes, warn_of_scales
 from provenet.estimators.settings import OneBeta, seed_of
@@ -41,6 +42,7 @@ from provenet.statement import Statement
 from provenet.variable import Factors
 
 _FEW = 20  # gates whose β_max is near that of many
+_CHOICE = 0.4  # of the time left: for the choice of β, which training, posing and solving follow
 
 
 class ProvenEstimator(OnSamples):
@@ -113,22 +115,27 @@ class ProvenEstimator(OnSamples):
         self._fit_whitening(data)
         if beta.chosen:
             beta = self._chosen_beta(data, wanted, seed)
-        rough = 1.0 if beta.relative else beta.value
+        about = 1.0 if beta.relative else beta.value
         if beta.relative and wanted.name in NEED_BETA and self.activation != "linear":
-            rough = beta.of(self._roughly(self._statement(1.0), data, wanted, seed))
-        problem = self._posed(self._statement(rough), data, wanted, seed)
+            at_one = self._statement(1.0)
+            with deadline.within(_CHOICE * deadline.left()):
+                about = rough(data, lambda part: self._roughly(at_one, part, wanted, seed)).of(beta)
+        problem = self._posed(self._statement(about), data, wanted, seed)
         if self.verbose:
             print_gates(problem)
         return problem.with_beta(beta.of(problem)) if beta.relative else problem
 
     def _chosen_beta(self, data: TrainingData, wanted: Wanted, seed: int) -> Beta:
         statement = self._statement(1.0)
-        problem = self._roughly(replace(statement, penalty=WEIGHT_DECAY), data, wanted, seed)
-        self.beta_search_ = choose_beta(problem, is_classifier(self), seed, wanted.count or NEURONS)
+        decaying = replace(statement, penalty=WEIGHT_DECAY)
+        with deadline.within(_CHOICE * deadline.left()):
+            tried = rough(data, lambda part: self._roughly(decaying, part, wanted, seed))
+            told = is_classifier(self), seed, wanted.count or NEURONS, tried.share
+            self.beta_search_ = choose_beta(tried.problem, *told)
         if self.verbose:
             print(self.beta_search_)
         found = Beta(self.beta_search_.share, "max")
-        return Beta(found.of(problem)) if statement.penalty == WEIGHT_DECAY else found
+        return Beta(tried.of(found)) if statement.penalty == WEIGHT_DECAY else found
 
     def _roughly(self, statement: Statement, data: TrainingData, wanted: Wanted, seed: int) -> Problem:
         """With a few Gaussian gates, whose β_max is near that of many."""
@@ -198,6 +205,7 @@ class ProvenEstimator(OnSamples):
         }
 
     def _warn_if_short(self) -> None:
+        self._warn_of_gates()
         status = self.solution_.status
         if status is not Status.SOLVED:
             warnings.warn(
@@ -205,6 +213,17 @@ class ProvenEstimator(OnSamples):
                 f"{self.certificate_.relative_gap:.2e}, above tol={self.tol:g}. {status.advice}",
                 ConvergenceWarning,
                 stacklevel=3,
+            )
+
+    def _warn_of_gates(self) -> None:
+        """A proof among fewer gates than asked for should not be taken for one among all."""
+        if left_out := self.solution_.problem.gates.left_out:
+            asked = self._wanted().count
+            warnings.warn(
+                f"{type(self).__name__}: max_seconds={self.max_seconds:g} leaves time for {asked - left_out} of "
+                f"{asked} gates, and the certificate is among these; allow more seconds for more gates.",
+                ConvergenceWarning,
+                stacklevel=4,
             )
 
     def _html_repr(self) -> str:

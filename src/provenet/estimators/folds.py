@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import check_scoring
 
+from provenet.beta import Beta
 from provenet.deadline import Budget
-from provenet.estimators.beta import Beta
 from provenet.estimators.samples import TrainingData
 from provenet.problem import Problem
 from provenet.solvers import Limits, Solution, Status

@@ -17,9 +17,10 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import check_cv
 from sklearn.utils.parallel import Parallel, delayed
 
+from provenet.beta import AUTO, USUAL, Beta, parse_beta
 from provenet.data.sharded import comes_in_shards
 from provenet.deadline import Budget
-from provenet.estimators.beta import USUAL, Beta, parse_beta
+from provenet.estimators.auto_beta import LEAST
 from provenet.estimators.choice import Candidate, check_patience, check_rule, chosen, results, seen_enough
 from provenet.estimators.folds import Fold, Next, followed
 from provenet.estimators.kinds import kinds_to_try, many_outputs
@@ -33,6 +34,7 @@ from provenet.problem import Problem
 from provenet.solvers import Solution, Status
 
 _LARGEST = 0.3  # of β_max: beyond it networks hardly differ from none
+_SMALLEST = 2e-3  # of β_max, of up to 1,500 samples; of more, what β would be of 1,500 (`auto_beta`)
 _COARSE = 3e-2  # the relative gap to which folds are solved, where no other is asked for
 _SEARCH = 0.75  # of the seconds: what the search may take; the rest is for the network that is kept
 
@@ -269,10 +271,17 @@ class BetaSearch(ManyBetas):
             return np.unique([beta.of(problem) for beta in listed])[::-1].tolist()
         if self.betas < 2:
             raise ValueError(f"betas: a path has at least two values of beta, got {self.betas}.")
-        if not 0 < self.beta_ratio < _LARGEST:
-            raise ValueError(f"beta_ratio: it must lie between 0 and {_LARGEST}, got {self.beta_ratio!r}.")
         top = problem.beta_max or 1.0  # where it is zero the zero network is optimal at every β
-        return (top * np.geomspace(_LARGEST, self.beta_ratio, int(self.betas))).tolist()
+        return (top * np.geomspace(_LARGEST, self._smallest(problem), int(self.betas))).tolist()
+
+    def _smallest(self: Any, problem: Problem) -> float:
+        """The share of β_max that the search ends at."""
+        ratio = self.beta_ratio
+        if isinstance(ratio, str) and ratio == AUTO:
+            return min(_SMALLEST, LEAST / problem.program.operator.shards.n)
+        if isinstance(ratio, bool) or not isinstance(ratio, Real) or not 0 < float(ratio) < _LARGEST:
+            raise ValueError(f"beta_ratio: it must lie between 0 and {_LARGEST}, or be 'auto', got {ratio!r}.")
+        return float(ratio)
 
     def _listed(self) -> list[Beta] | None:
         """The values of β that were given; None where it is how many."""

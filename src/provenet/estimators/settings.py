@@ -72,8 +72,9 @@ class Settings:
     max_steps: int | None = setting(None, "as in `provenet.solve`")
     max_seconds: float | None = setting(
         None,
-        "a limit of the whole fit, with its gates and folds; the certificate may take a second or a tenth more, and "
-        "what every fit does once, reading the data and which rows each gate opens, is not shortened",
+        "a limit of the whole fit, with its gates and folds; the certificate may take a second or a tenth more.  Where "
+        "time is short for the data β is chosen on a part of them, and no more gates are looked for than there is time "
+        "for, which is told; where there is none for a single gate the fit is refused, with the seconds that it takes",
     )
     memory_limit: str | int | None = setting(
         None,
@@ -142,7 +143,9 @@ class ManyBetas:
         "how many, log-spaced from 0.3·β_max down to beta_ratio·β_max, or the values, or shares of β_max: "
         '["0.1max", …]',
     )
-    beta_ratio: float = setting(2e-3, "the smallest β in parts of β_max")
+    beta_ratio: float | str = setting(
+        "auto", 'the smallest β in parts of β_max; "auto": 0.002, or three divided by the samples where that is less'
+    )
     cv: Any = setting(5, "as in scikit-learn")
     scoring: Any = setting(None, "as in scikit-learn; by default accuracy or R²")
     rule: str = setting(

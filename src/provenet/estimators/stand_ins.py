@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from provenet.beta import Beta
 from provenet.deadline import Budget
-from provenet.estimators.beta import Beta
 from provenet.estimators.choice import Candidate
 from provenet.estimators.folds import Fold, followed
 from provenet.estimators.samples import TrainingData

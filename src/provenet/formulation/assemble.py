@@ -12,9 +12,10 @@ from provenet.formulation.gauge import check_pull, gauge_for
 from provenet.formulation.sample import sample_of
 from provenet.formulation.trainee import BlockTrainee
 from provenet.formulation.units import normalised
-from provenet.formulation.wanted import GIVEN, GROW, Wanted
+from provenet.formulation.wanted import GIVEN, Wanted
 from provenet.gates import Gates
 from provenet.losses import Loss
+from provenet.names import GROW
 from provenet.operators import Operator
 from provenet.problem import Problem, Program
 from provenet.ranks import Whole

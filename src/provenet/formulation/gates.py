@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from numbers import Integral
@@ -10,10 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from provenet import memory
+from provenet import deadline, memory
 from provenet.blocks import OnData
 from provenet.data.validation import as_tensor, check_finite
 from provenet.formulation.network_gates import gates_of
+from provenet.formulation.rehearsal import affordable
 from provenet.formulation.sample import sight_of_sample
 from provenet.formulation.trainee import BlockTrainee
 from provenet.formulation.wanted import Wanted
@@ -37,6 +39,7 @@ def find_gates(
     activation, which has no gates, nor where all arrangements are to be found."""
     began, on, relu = time.perf_counter(), trainee.on, statement.activation == "relu"
     if statement.activation == "linear":
+        affordable(on, 1)
         return on.open_gates()
     if statement.complete:
         gates = _all_arrangements(on, alone=statement.penalty == WEIGHT_DECAY)
@@ -44,7 +47,7 @@ def find_gates(
         if wanted.sampler is not None:
             if group is not None:
                 raise ValueError("gate_group: it goes with gate vectors, one number for each.")
-            gates = _sampled(trainee, *wanted.sampler, seed, shards, brief=not relu)
+            gates = _sampled(trainee, *wanted.sampler, seed, shards, relu)
         elif wanted.network is not None:
             units = gates_of(wanted.network, on)
             gates = _given(on, units.vectors, units.group)
@@ -58,16 +61,19 @@ def find_gates(
     return replace(gates, seconds=time.perf_counter() - began)
 
 
-def _sampled(trainee: BlockTrainee, name: str, count: int, seed: int | None, shards: Whole, brief: bool) -> Gates:
+def _sampled(trainee: BlockTrainee, name: str, count: int, seed: int | None, shards: Whole, relu: bool) -> Gates:
     if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
         raise ValueError(f"seed: it must be a whole number from zero on, or None, got {seed!r}.")
     _check_room(trainee.on, count)
+    asked, count = count, affordable(trainee.on, count)
     alike = isinstance(shards, Spread) and name not in BLIND  # all processes must see the same
     sight = sight_of_sample(trainee, shards) if alike else sight_of(trainee)
-    found, network = SAMPLERS[name](replace(sight, brief=brief), count, seed)
-    gates = _together(found)
+    found, network = SAMPLERS[name](replace(sight, brief=trainee.loss.labels and not relu), count, seed)
+    gates = replace(_together(found), left_out=asked - count)
     # a gated network's optimum is soon found, whatever its start; ReLU's may take longer than there is time for
-    return gates if network is None or brief else replace(gates, network=_behind(trainee.on, gates, *network))
+    if network is None or (not relu and deadline.left() == math.inf):
+        return gates
+    return replace(gates, network=_behind(trainee.on, gates, *network))
 
 
 def _behind(on: OnData, gates: Gates, first: Tensor, second: Tensor, group: Tensor) -> Factors:

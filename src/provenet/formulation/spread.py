@@ -9,8 +9,9 @@ import torch
 from provenet import ranks
 from provenet.blocks import OnData
 from provenet.formulation.data import Data
-from provenet.formulation.wanted import GROW, Wanted
+from provenet.formulation.wanted import Wanted
 from provenet.gates import Gates
+from provenet.names import GROW
 from provenet.operators.wrappers.ranked import RankedOperator
 from provenet.ranks import Spread, Whole
 from provenet.statement import Statement

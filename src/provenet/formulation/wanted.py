@@ -9,12 +9,10 @@ from typing import Any
 from torch import nn
 
 from provenet.formulation.trainee import BlockTrainee
-from provenet.gates.samplers import AUTO, SAMPLERS, settled
+from provenet.gates.samplers import settled
+from provenet.names import ALL, AUTO, GATES, GROW, SAMPLERS
 
 GIVEN = "given"
-ALL = "all"
-GROW = "grow"
-NAMES = (AUTO, *SAMPLERS, GROW, ALL)
 _SEEDLINGS = 0.2  # of the gates asked for: how many Gaussian ones grow
 
 
@@ -34,7 +32,7 @@ class Wanted:
         """As a user says it: ``gates`` a name, with ``n_gates`` of them, a number of Gaussian ones, vectors of their
         own, or a network.  Where ``gates`` are "auto" or Gaussian, ``n_gates`` may say all this as well."""
         if isinstance(gates, str):
-            if gates not in NAMES:
+            if gates not in GATES:
                 raise _unknown(gates)
             if not _is_number(n_gates):
                 return Wanted._instead(gates, n_gates)
@@ -79,7 +77,7 @@ class Wanted:
 
 
 def _unknown(gates: Any) -> ValueError:
-    known = ", ".join(map(repr, NAMES))
+    known = ", ".join(map(repr, GATES))
     return ValueError(f"gates: {gates!r} is unknown; choose one of {known}, a number, vectors or a network.")
 
 

@@ -16,7 +16,8 @@ class Gates:
     for linear activation.  group (P,): the group of features each gate sees, None where the block has one group.
     stretch: one open gate is all that the data need, its neurons so many times longer (`spike_free_stretch`).
     seconds: how long they took to find.  network: the ReLU network whose units they are, in the program's units, each
-    neuron behind its gate; None where they are those of none.
+    neuron behind its gate; None where they are those of none.  left_out: how many in each group of features were asked
+    for, and not looked for, as a time limit has no time for more.
     """
 
     vectors: Tensor | None
@@ -25,6 +26,7 @@ class Gates:
     stretch: float | None = None
     seconds: float = 0.0
     network: Factors | None = None
+    left_out: int = 0
 
     @property
     def own(self) -> Tensor:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from provenet.gates.between import between
-from provenet.gates.gaussian import gaussian
+from provenet import names
 from provenet.gates.pool import Sampled
 from provenet.gates.sight import Sight, Trainee
-from provenet.gates.trained import in_a_moment, trained
+from provenet.gates.trained import in_a_moment
+from provenet.names import AUTO
 
 Sampler = Callable[[Sight, int, int | None], Sampled]
 """(what it may look at, how many gates, seed) ↦ the gates of each group: seeded, one a pattern, none that grazes a row
 or is closed everywhere; fewer where there are fewer."""
 
-SAMPLERS: dict[str, Sampler] = {"gaussian": gaussian, "between": between, "trained": trained}
+SAMPLERS: Mapping[str, Sampler] = names.SAMPLERS
 BLIND = ("gaussian",)  # those that look at patterns alone
-AUTO = "auto"  # "trained" where that takes a moment, else "gaussian"
 NEED_BETA = ("trained", AUTO)  # those that depend on the β of the problem
 
 

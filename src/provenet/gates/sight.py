@@ -76,7 +76,8 @@ class Trainee(Protocol):
 class Sight:
     """groups: the rows of each group of neurons.  targets (T, c): of each sample, or of each token; row r of Φ belongs
     to target r·T/N.  trainee: networks that can be trained on the data.  brief: what follows is a solve that
-    takes fractions of a second where samples are few, and finding gates should take less; so it is but for ReLU."""
+    takes fractions of a second where samples are few, and finding gates should take less; so it is for labels, but for
+    ReLU."""
 
     groups: Sequence[Seen]
     targets: Tensor

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from provenet import deadline
 from provenet.gates.gaussian import fill
 from provenet.gates.pool import Pool, Sampled
 from provenet.gates.sight import Sight, Trainee
@@ -17,10 +18,11 @@ from provenet.gates.training import PASSES, Layers, begun, descended
 from provenet.vectors import unit
 
 _STEPS = 100  # of L-BFGS: 1,000 find networks a few per cent better, and gates that predict no better
-_FEWEST, _SHORTEST = 50, 30  # on samples that are many, and on few, whose solve takes fractions of a second
+_FEWEST, _SHORTEST = 50, 30  # on samples that are many, and of labels on few, whose solve takes fractions of a second
 _LONG = 4e6  # multiply-adds of a step, from which on the solve that follows takes many times what training does
 _WORK = 1e10  # multiply-adds that training may take: a second or two
-_MOST = 5e10  # beyond which it is no longer a moment
+_MOMENTS = 5  # times as many, beyond which it is no longer a moment
+_TIME = 0.2  # of what is left of a time limit
 _SAMPLES = 500  # of which a network can be trained, where all would be too much work
 _OFF = 1e-9  # of its length: how far a unit that grazes a row is moved
 
@@ -53,19 +55,25 @@ def train(trainee: Trainee, group: Tensor, generator: np.random.Generator, brief
     if k < trainee.samples:
         trainee = trainee.part(torch.from_numpy(np.sort(generator.permutation(trainee.samples)[:k])))
     trainee, widened = trainee.narrowed()
-    layers = descended(trainee, group, begun(trainee, group, generator), steps)
+    with deadline.within(_TIME * deadline.left()):
+        layers = descended(trainee, group, begun(trainee, group, generator), steps)
     return layers._replace(first=widened(layers.first))
 
 
 def in_a_moment(trainee: Trainee, neurons: int) -> bool:
     """Whether training so many neurons takes seconds at most."""
     steps, k = _affordable(trainee, neurons, brief=False)
-    return steps * k * PASSES * trainee.work(neurons) <= _MOST
+    return steps * k * PASSES * trainee.work(neurons) <= _MOMENTS * _most()
+
+
+def _most() -> float:
+    """Multiply-adds that training may take."""
+    return min(_WORK, _TIME * deadline.left() * deadline.FAST)
 
 
 def _affordable(trainee: Trainee, neurons: int, brief: bool) -> tuple[int, int]:
-    """How many steps, on how many samples: fewer where the solve that follows is short."""
-    each = PASSES * trainee.work(neurons)
-    k = min(trainee.samples, max(_SAMPLES, int(_WORK / (_FEWEST * each))))
+    """How many steps, on how many samples: fewer where the solve that follows is short, or the time."""
+    each, most = PASSES * trainee.work(neurons), _most()
+    k = min(trainee.samples, max(_SAMPLES, int(most / (_FEWEST * each))))
     worth = max(_SHORTEST, int(_STEPS * k * each / _LONG)) if brief else _STEPS
-    return min(_STEPS, max(_FEWEST, int(_WORK / (k * each))), worth), k
+    return min(_STEPS, max(_FEWEST, int(most / (k * each))), worth), k

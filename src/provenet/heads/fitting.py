@@ -138,7 +138,7 @@ def fit_head(
     where it takes more than there is."""
     began, cpu = time.perf_counter(), time.process_time()
     _, s, d = train.X.shape
-    tokens = Tokens(s, d, len(np.unique(whole.y)), grid or (1, s))
+    tokens = Tokens(s, d, len(np.unique(whole.y)), grid or (1, s), train.X, train.y)  # by no sample that chooses
     kind = HEADS[name]
     block = kind.block(tokens)
     model = ProvenClassifier(

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from math import gcd
+from typing import Any
+
+from numpy.typing import NDArray
 
 from provenet.blocks import BFNO, CNN, FNO, Block, FNet, Mixer, PoolFormer, SelfAttention
+from provenet.heads.fisher import fisher_pool
 
 _MOST_GROUPS = 5  # as AT has it
 _MOST_PLACES = 16  # beyond, neighbours are read out together: time and memory grow with places
@@ -14,12 +18,15 @@ _MOST_PLACES = 16  # beyond, neighbours are read out together: time and memory g
 
 @dataclass(frozen=True)
 class Tokens:
-    """What a head reads: s tokens of d features on a ``grid``, (1, s) of a text, for c classes."""
+    """What a head reads: s tokens of d features on a ``grid``, (1, s) of a text, for c classes; and the samples that
+    it is trained on, X (n, s, d) and y (n,), for a block that is made by them."""
 
     s: int
     d: int
     c: int
     grid: tuple[int, int]
+    X: NDArray[Any]
+    y: NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -47,12 +54,19 @@ def _gated_mixer(tokens: Tokens) -> Block:
     return CNN(kernel=(tokens.s, 1), pool=(1, tokens.d), fit_intercept=True)
 
 
+def _fisher(tokens: Tokens) -> Block:
+    """`places` with a pooling matrix that is learnt of the labels beforehand, and fixed while the head is trained."""
+    pool = fisher_pool(tokens.X, tokens.y, min(tokens.s, _MOST_PLACES))
+    return CNN(kernel=1, pool=tuple(map(tuple, pool.tolist())), fit_intercept=True)
+
+
 # what reads every token by itself is a convolution with a kernel of one, and its neurons have a bias: without one the
 # gated MLP is behind the linear head.  "mlp" is read out by the mean over tokens, so that linear it is the linear head;
 # "places" has weights of its own for the readout of each place
 _BLOCKS: dict[str, Callable[[Tokens], Block]] = {
     "mlp": lambda tokens: CNN(kernel=1, pool=1, fit_intercept=True),
     "places": lambda tokens: CNN(kernel=1, pool=min(tokens.s, _MOST_PLACES), fit_intercept=True),
+    "fisher": _fisher,
     "attention": lambda tokens: SelfAttention(),
     "fno": lambda tokens: FNO(grid=tokens.grid),
     "bfno": _b_fno,
@@ -70,7 +84,7 @@ HEADS: dict[str, HeadKind] = {
     for word, activation in (("linear", "linear"), ("gated", "gated_relu"))
     if (name, word) != ("mlp", "linear")
 }
-QUICK = ("linear", "mixer-linear", "mlp-gated", "places-gated")
+QUICK = ("linear", "mixer-linear", "fisher-linear", "mlp-gated", "fisher-gated")
 
 
 def head_names(asked: str | Iterable[str]) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from provenet.layerwise.minibatch import Training
 from provenet.layerwise.stage import TrainedStage
 from provenet.nn import Stage
 from provenet.nn.rebuild import describe, rebuild
-from provenet.ranks.context import by_first, current, restart_count, torchrun_name
+from provenet.ranks.context import by_first, restart_count, sent_by_first, torchrun_name
 
 _FORMAT = "provenet-layerwise-run"
 _VERSION = 1
@@ -95,7 +95,7 @@ class Checkpoint:
 
     def _read(self, name: str) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
         path = self.folder / name
-        content = _content(path)
+        content = sent_by_first(partial(_content, path))
         if content is None:
             return None
         try:
@@ -143,12 +143,10 @@ def differences(before: Any, now: Any, where: str = "") -> list[str]:
 
 
 def _content(path: Path) -> bytes | None:
-    """Of a file, as the first process reads it; None: it is not there."""
-    group, content = current(), None
-    if group is None or group.is_first:
-        with suppress(FileNotFoundError):
-            content = path.read_bytes()
-    return content if group is None else group.first_sends(content)
+    """Of a file; None: it is not there."""
+    with suppress(FileNotFoundError):
+        return path.read_bytes()
+    return None
 
 
 def _metadata(content: bytes) -> dict[str, str]:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
+from provenet.beta import Beta, parse_beta
 from provenet.blocks import Block, make_block
-from provenet.estimators.beta import Beta, parse_beta
 from provenet.nn.base import check_activation, check_readout
 from provenet.nn.layers import PASSES
 from provenet.nn.normalise import KINDS

@@ -73,6 +73,11 @@ class Loss(Placed, ABC):
         """argmin_Y L(Y) + Σ (Y − point)²/(2·step); ``step`` a number, or one a sample shaped like ``weight``."""
 
     @property
+    def labels(self) -> bool:
+        """Whether it is one of labels, not of numbers."""
+        return not self.quadratic and self.kink is None
+
+    @property
     def plain(self) -> Loss:
         """The loss with its intercept held, where it has a free one; itself."""
         return self

@@ -124,6 +124,14 @@ def by_first(work: Callable[[], Any]) -> Any:
     return made
 
 
+def sent_by_first(read: Callable[[], bytes | None]) -> bytes | None:
+    """The bytes that the first process alone reads, in all; what goes wrong with it goes wrong in all."""
+    ranks, content = current(), list[bytes | None]()
+    by_first(lambda: content.append(read()))
+    found = content[0] if content else None
+    return found if ranks is None else ranks.first_sends(found)
+
+
 def _tried(work: Callable[[], T]) -> tuple[T | None, Exception | None]:
     try:
         with alone():

@@ -27,6 +27,7 @@ from provenet.solvers.snapshot import current as current_snapshots
 from provenet.solvers.status import Status
 from provenet.solvers.threads import product_size
 from provenet.variable import Factors
+from provenet.wrong_use import WrongUse
 
 State = TypeVar("State")
 Kept = tuple[dict[str, Any], dict[str, Tensor]]
@@ -46,7 +47,7 @@ _IN_SIGHT = 6  # times the gap that is asked for: so near the end, what a look h
 _NEARLY = 1e-4  # beyond what a dual point promises: near enough
 
 
-class Refused(ValueError):
+class Refused(WrongUse):
     """The method asked for cannot take the problem."""
 
 
@@ -155,6 +156,7 @@ class Run:
     history: list[Record] = field(default_factory=list)
     proven: DualPoint | None = None  # that of the best bound of p* seen,
     judged: DualPoint | None = None  # and of the best that the judge, not a method, has seen
+    bias: Tensor | None = None  # the free intercept of the network of these factors, once it is known
 
 
 @dataclass(frozen=True)

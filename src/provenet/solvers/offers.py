@@ -1,6 +1,7 @@
 """What a method would take for a program: told without working, so that a plan can compare methods it does not know.
 
-Work is counted in multiply-adds, of which a core does about 1e10 a second: what is slower counts for more of them.
+Work is counted in multiply-adds, of which a core does about 1e10 a second (`deadline.FAST`): what is slower counts for
+more of them.
 """
 
 from __future__ import annotations
@@ -95,8 +96,7 @@ class Task:
     @property
     def labels(self) -> bool:
         """Whether the loss is one of labels."""
-        loss = self.program.loss
-        return not loss.quadratic and loss.kink is None
+        return self.program.loss.labels
 
     @property
     def rows(self) -> float:

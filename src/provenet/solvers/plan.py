@@ -4,53 +4,16 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from provenet import batches, memory
+from provenet import batches, deadline, memory, names
 from provenet.problem import Program
-from provenet.solvers.cones.admm import ConeADMM
-from provenet.solvers.cones.bm import ConeBM
-from provenet.solvers.cones.closed_form import ClosedForm
-from provenet.solvers.cones.cutting_plane import CuttingPlane
-from provenet.solvers.cones.frank_wolfe import FrankWolfe
-from provenet.solvers.cones.lines import LineFrankWolfe
-from provenet.solvers.cones.orthant import OrthantADMM
-from provenet.solvers.interior.active import ActiveIPM
-from provenet.solvers.interior.copositive.dense import Copositive
-from provenet.solvers.interior.copositive.dual import CopositiveDual
-from provenet.solvers.interior.ipm import IPM
-from provenet.solvers.interior.pairs.working_set import WorkingSet
 from provenet.solvers.loop import Method, Refused
-from provenet.solvers.neurons.bm import BM
-from provenet.solvers.neurons.lbfgs.method import LBFGS
 from provenet.solvers.offers import Offer, Task
-from provenet.solvers.reference.cvx import CVX
-from provenet.solvers.stacks.admm import ADMM
-from provenet.solvers.stacks.apg import APG
-from provenet.solvers.stacks.subspace import Subspace
 
-_ALL: tuple[type[Method[Any]], ...] = (
-    ADMM,
-    ConeADMM,
-    IPM,
-    ActiveIPM,
-    APG,
-    BM,
-    LBFGS,
-    ConeBM,
-    Subspace,
-    CVX,
-    Copositive,
-    CopositiveDual,
-    OrthantADMM,
-    ClosedForm,
-    FrankWolfe,
-    LineFrankWolfe,
-    CuttingPlane,
-    WorkingSet,
-)
-METHODS: dict[str, type[Method[Any]]] = {method.name: method for method in _ALL}
+METHODS: Mapping[str, type[Method[Any]]] = names.METHODS
 
 _SHARE = 0.5  # of the free memory that a method chosen for the user may take
 _OVERTIME = 6  # times the steps expected: then the next one takes over
@@ -128,8 +91,9 @@ Offers = list[tuple[Offer, Method[Any]]]
 
 
 def _offers(task: Task) -> Offers:
-    """Of every method that takes the program, the least work first."""
-    methods = (kind() for kind in METHODS.values() if kind.reduces)
+    """Of every method that makes some and takes the program, the least work first; others run only if asked for, and
+    whether they would take it may be dear to know."""
+    methods = (kind() for kind in METHODS.values() if kind.reduces and kind.offer is not Method.offer)
     offers = [(one.offer(task), one) for one in methods if one.refuses(task.program) is None]
     return sorted(offers, key=lambda pair: pair[0].work)
 
@@ -141,6 +105,9 @@ def _cheapest(task: Task) -> list[Stage]:
     """
     offers = _offers(task)
     starts = [pair for pair in offers if pair[0].starts]
+    work = deadline.FAST * deadline.left()
+    if starts and starts[0][0].work > work:  # none ends in time: the one that gets farthest
+        starts.sort(key=lambda pair: (pair[0].setup - work) / (pair[0].steps * pair[0].each))
     if not starts:
         raise Refused("method: none takes this problem by itself.")
     fitting = [pair for pair in starts if _fits(pair[0].bytes)]

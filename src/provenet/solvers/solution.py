@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from provenet.certificates import Certificate
 from provenet.problem import Problem
@@ -42,6 +42,8 @@ class Solution:
         network it leads to; what a certificate says can be checked from the network alone.
     asked : str or Method
         What was asked for: a name, or a method with its settings.
+    bias : Tensor, optional
+        The free intercept of the network; None: there is none, or the best for these neurons is to be found.
     """
 
     problem: Problem
@@ -54,12 +56,13 @@ class Solution:
     history: list[Record] = field(default_factory=list)
     lower_bound: float = -math.inf
     asked: str | Method[Any] = "auto"
+    bias: Tensor | None = None
 
     def network(self) -> nn.Module:
         """An ordinary torch network, in float64; the certificate speaks of exactly these weights.
 
         Of a standardised problem it takes raw samples: `provenet.nn.Standardised`."""
-        return self.problem.outward(self.problem.network(self.factors))
+        return self.problem.outward(self.problem.network(self.factors, self.bias))
 
     def __repr__(self) -> str:
         return (

@@ -21,6 +21,7 @@ from provenet.ranks.context import anywhere
 from provenet.reductions import STANDARD, Inside, reduced
 from provenet.solvers.cones.tidy import tidied
 from provenet.solvers.grow import grown
+from provenet.solvers.judging import Judging
 from provenet.solvers.loop import Callback, Limits, Method, Record, Refused, Run
 from provenet.solvers.plan import METHODS, check_method, plan, plan_unreduced
 from provenet.solvers.solution import Solution
@@ -160,19 +161,23 @@ def _solved(
         method = method.in_units(problem.units)
     posed = replace(problem, program=problem.program.remembering())  # what the run has met, its proof meets again
     with batches.within(limit if problem.memory is None else problem.memory.left):
-        with deadline.within(seconds):
-            done, name = _run(posed.program, method, replace(limits, tol=0.9 * tol), begin, tell)
+        judging = Judging.of(posed, seconds)
+        short = None if seconds is None else max(seconds - judging.kept_back, 0.0)
+        with deadline.within(short), deadline.judging(judging.neurons):
+            done, name = _run(posed.program, method, replace(limits, tol=0.9 * tol, max_seconds=short), begin, tell)
         with right_threads(product_size(problem.program)), deadline.within(_for_the_proof(seconds, done.seconds)):
-            certificate = _proven(posed, done, tol, _known(problem, begin))
+            certificate = _proven(posed, done, tol, _known(problem, begin, done.status))
     status = _judged(done.status, certificate.relative_gap, tol)
     history = [_in_user_units(record, scale) for record in done.history]
     lower = max(certificate.dual, -math.inf if done.proven is None else done.proven.lower * scale)
-    return Solution(problem, name, status, done.factors, certificate, done.steps, done.seconds, history, lower, asked)
+    counted = done.steps, done.seconds, history, lower
+    return Solution(problem, name, status, done.factors, certificate, *counted, asked, done.bias)
 
 
-def _known(problem: Problem, begin: Factors | None) -> Known:
-    """Where a ReLU run began, and the network that its gates came from."""
-    if problem.activation != "relu" or begin is None:
+def _known(problem: Problem, begin: Factors | None, status: Status) -> Known:
+    """Where a run began that may have had no time to get there, and the network that its gates came from; of ReLU
+    whatever it has had."""
+    if begin is None or (problem.activation != "relu" and status is not Status.TIME_LIMIT):
         return ()
     source = problem.gates.network
     return (begin,) if source is None or source is begin else (begin, source)
@@ -242,8 +247,11 @@ def _best(problem: Problem, candidates: tuple[Factors, ...]) -> Factors:
 
 def _objective(problem: Problem, factors: Factors) -> float:
     program = problem.program
+    if problem.activation != "relu":
+        return float(program.objective_factors(factors))
     try:
-        prediction, neurons, _ = relu_point(problem, problem.network(factors))
+        network, said = problem.spoken(factors)
+        prediction, neurons, _ = relu_point(problem, network, said)
     except AnotherMap:
         return math.inf
     return float(program.loss.value(prediction) + program.beta * program.gauge.penalty(neurons))
@@ -255,14 +263,22 @@ def _no_worse_than_none(problem: Problem, program: Program, done: Run, tol: floa
     Weights far beyond what float64 can relate to the samples may be good in a reduced program, and nowhere else."""
     none = float(program.loss.value(torch.zeros_like(program.loss.target))) * problem.units.value
     try:
-        certificate = network_certificate(problem, problem.network(done.factors), tol)
+        certificate = _of_network(problem, done, tol)
         if done.factors.n_neurons == 0 or not certificate.primal > none * (1 + _HAIR):
             return certificate
     except AnotherMap:
         if done.factors.n_neurons == 0:
             raise
     done.factors = program.nobody
-    return network_certificate(problem, problem.network(done.factors), tol)
+    return _of_network(problem, done, tol)
+
+
+def _of_network(problem: Problem, done: Run, tol: float) -> Certificate:
+    """Of the network of the run's neurons, which are asked once what they say."""
+    network, said = problem.spoken(done.factors)
+    done.bias = getattr(network, "bias", None)
+    done.bias = None if done.bias is None else done.bias.detach()
+    return network_certificate(problem, network, tol, None, said)
 
 
 def _check_start(program: Program, start: Factors) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_digits, load_iris
 
+from provenet import names
 from provenet.bench.speed import problems as of
 from provenet.blocks import BFNO, CNN
 from provenet.problem import Problem
@@ -172,4 +173,4 @@ BLOCKS = (
     _scored("FNet, huber, P 32:", "fnet", (2000, 8, 8), 2, "huber", gates=32),
 )
 
-SUITES: dict[str, tuple[Case, ...]] = {"small": SMALL, "size": SIZE, "relu": RELU, "blocks": BLOCKS}
+SUITES: Mapping[str, tuple[Case, ...]] = names.SUITES

@@ -42,7 +42,7 @@ _FAR = 5e-3  # a round that lowers the objective by more than this part of it is
 _SLACK = 1e-12  # a polar this close to β is no violation
 _CHUNK = 128  # gates searched at a time,
 _SEARCH_SHARE = 0.3  # in this part of the time left
-_SMALL_CALLS = 2e7  # multiply-adds: what its many small calls take, where an interior point has few
+_CURVED = 1.5e5  # multiply-adds of a step with one output, for each number of a first layer's Hessian
 _NARROW = 30  # rows a dimension from which cones are narrow
 _HARD = 0.5  # of β: pulls this far beyond it are far from the end
 _SAME = 1e-8  # 1 − cos of the angle between two vectors that are one
@@ -109,9 +109,11 @@ class ConeBM(Method[ConeBMState]):
         hard = not gauge.region.exact(op.q) and not gauge.spike_free
         one = op.q == op.output_shape[-1] == 1
         wide = max(1.0, _NARROW * op.p / max(len(gauge.region.rows), 1))
-        steps = task.decades * (task.hardship * wide if one else 2)
-        setup = _SMALL_CALLS if one else 0.0
-        return Offer(self.memory(task.program), setup, task.product + searched, steps, hard or one, hard)
+        dear = task.hardship * wide
+        steps = task.decades * (dear if one else 2)
+        kinks = 2 if task.program.loss.kink is not None else 1
+        found = _CURVED * op.p**2 * dear * kinks if one else 0.0  # more neurons, each for more steps
+        return Offer(self.memory(task.program), 0.0, task.product + searched + found, steps, hard or one, hard)
 
     def work(self, program: Program) -> float:
         op = program.operator

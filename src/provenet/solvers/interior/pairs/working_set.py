@@ -32,6 +32,8 @@ _HALF = 0.5  # of β_max: pairs below it need no exact price to begin with
 _MOST_SQUARES = 2e8  # numbers in the table of Φ_rΦ_rᵀ
 _ROUND = 0.1  # what a round leaves of the complementarity
 _FIRST_STEP, _STEP = 4e-5, 0.01  # the gap the first step wants, and what later ones want to be left of it
+_SETUP = 3e7  # multiply-adds: what its calls take, however small the problem,
+_PER_ROW = 600.0  # and for each row and gate, more so in many dimensions, for a digit
 _TARGETS = 8  # such steps, down to what float64 can tell
 _AIM = 0.3  # of the gap a step wants, for the complementarity alone
 _BEYOND = 0.01  # of the complementarity a step aims at
@@ -113,7 +115,9 @@ class WorkingSet(Method[ReluState]):
         return float(op.kernel_rows) * op.p * min(self._first(program), 2 * op.n_gates) * op.p
 
     def offer(self, task: Task) -> Offer:
-        return Offer(self.memory(task.program), 0.0, self.work(task.program), task.decades, starts=True)
+        op = task.program.operator
+        each = _PER_ROW * op.kernel_rows * op.n_gates * (1 + op.p / 8)
+        return Offer(self.memory(task.program), _SETUP, each, task.decades, starts=True)
 
     def init(self, program: Program[ConeGauge[Table]], start: Factors | None) -> ReluState:
         table = DistinctRows.of(program.gauge.region)

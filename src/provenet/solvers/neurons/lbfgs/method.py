@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from provenet import batches
+from provenet import batches, deadline
 from provenet.certificates import Gap
 from provenet.operators.bases.rank import MOST_AXES
 from provenet.problem import Program
@@ -222,8 +222,9 @@ class LBFGS(Resumable[LBFGSState]):
         if state.here.dtype == torch.float32 and (gap.relative < _FINE or idle):
             state = self._finer(program, state)
         beyond = program.beta * (1 + min(_BEYOND, 0.1 * gap.relative))
-        most = max(self.atoms, state.at.factors.n_neurons // 4)
-        atoms = wanted(program, state.here, state.at, gap.pull, beyond, most)
+        there = state.at.factors.n_neurons
+        most = int(min(max(self.atoms, there // 4), deadline.neurons() - there))
+        atoms = wanted(program, state.here, state.at, gap.pull, beyond, most) if most > 0 else program.nobody
         spare = _OF_GAP * gap.absolute / program.beta
         joined = self._joined(program, state, atoms, spare) if atoms.n_neurons else None
         if joined is not None:

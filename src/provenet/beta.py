@@ -5,13 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
-from provenet.estimators.auto_beta import OTHERWISE
-from provenet.problem import Problem
-from provenet.statement import check_beta
-
 AUTO = "auto"
+OTHERWISE = 0.03  # the share of β_max that predicted best of those that are one for all tables
 _EXAMPLES = {"mean": "5e-4mean", "max": "0.01max"}
 
 
@@ -43,7 +41,8 @@ class Beta:
         """On a part of the samples: losses are sums; a share is one of a β_max that is smaller there by itself."""
         return self if self.relative else Beta(self.value * part)
 
-    def of(self, problem: Problem) -> float:
+    def of(self, problem: Any) -> float:
+        """Of a `Problem`."""
         return self.summed(problem.program.operator.shards.n, lambda: problem.beta_max)
 
     def summed(self, n: int, beta_max: Callable[[], float]) -> float:
@@ -54,6 +53,11 @@ class Beta:
 
 
 USUAL = Beta(0.01, "max")  # what gates that look at β are found for, where many β are tried with them
+
+
+def check_beta(beta: float) -> None:
+    if isinstance(beta, bool) or not isinstance(beta, Real) or not (0 < beta < float("inf")):
+        raise ValueError(f"beta: it must be a positive, finite number, got {beta!r}.")
 
 
 def parse_beta(said: Any, units: tuple[str, ...] = ("max",), auto: bool = False) -> Beta:
