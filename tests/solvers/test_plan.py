@@ -69,14 +69,17 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
         lambda: posed("mlp", (1000, 20), 1, activation="relu", gates=100),
         ["cone_bm", "working_set", "frank_wolfe"],
     ),
-    "relu in the plane": (lambda: posed("mlp", (30, 2), 3, activation="relu"), ["copositive", "frank_wolfe"]),
+    "relu in the plane": (
+        lambda: posed("mlp", (30, 2), 3, activation="relu"),
+        ["copositive", "cone_bm", "frank_wolfe"],
+    ),
     "relu, several outputs": (
         lambda: posed("mlp", (60, 5), 3, "softmax", activation="relu"),
         ["cone_bm", "frank_wolfe"],
     ),
     "relu, outputs apart": (
         lambda: posed("mlp", (40, 4), 2, activation="relu", penalty=(2, 1)),
-        ["frank_wolfe"],
+        ["cone_bm", "frank_wolfe"],
     ),
     "relu, few rows of tokens": (
         lambda: posed("mixer", (20, 3, 3), 2, activation="relu", gates=4),

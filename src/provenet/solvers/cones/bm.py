@@ -43,6 +43,7 @@ _SLACK = 1e-12  # a polar this close to β is no violation
 _CHUNK = 128  # gates searched at a time,
 _SEARCH_SHARE = 0.3  # in this part of the time left
 _CURVED = 1.5e5  # multiply-adds of a step with one output, for each number of a first layer's Hessian
+_CROWDED = 3.5  # times more rounds for numbers, several a sample, at the usual β
 _NARROW = 30  # rows a dimension from which cones are narrow
 _HARD = 0.5  # of β: pulls this far beyond it are far from the end
 _SAME = 1e-8  # 1 − cos of the angle between two vectors that are one
@@ -99,8 +100,9 @@ class ConeBM(Method[ConeBMState]):
         return stacks + op.held_bytes + _PREDICTIONS * 8 * math.prod(op.output_shape) + walls + at_work
 
     def offer(self, task: Task) -> Offer:
-        """The first choice where polars are hard, for several outputs beyond three dimensions; with one output where
-        cones are narrow, unless β is so small that neurons crowd; the only one without a table of rows."""
+        """The first choice where polars are hard, for several outputs beyond three dimensions; elsewhere unless neurons
+        crowd, as at a small β: with one output where cones are wide, too, with several those of numbers, not of labels.
+        The only one without a table of rows."""
         op = task.program.operator
         if not TABLE.of(task.program):
             return Offer(self.memory(task.program), 0.0, 50 * task.product, 5 * task.decades, True, True)
@@ -110,10 +112,12 @@ class ConeBM(Method[ConeBMState]):
         one = op.q == op.output_shape[-1] == 1
         wide = max(1.0, _NARROW * op.p / max(len(gauge.region.rows), 1))
         dear = task.hardship * wide
-        steps = task.decades * (dear if one else 2)
+        several = max(task.hardship, 1.0) if task.labels else _CROWDED * task.hardship**2
+        steps = task.decades * (dear if one else 2 if hard else 2 * several)
         kinks = 2 if task.program.loss.kink is not None else 1
         found = _CURVED * op.p**2 * dear * kinks if one else 0.0  # more neurons, each for more steps
-        return Offer(self.memory(task.program), 0.0, task.product + searched + found, steps, hard or one, hard)
+        starts = one or not gauge.spike_free
+        return Offer(self.memory(task.program), 0.0, task.product + searched + found, steps, starts, hard)
 
     def work(self, program: Program) -> float:
         op = program.operator
