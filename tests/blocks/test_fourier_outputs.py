@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from provenet import batches
+from provenet.operators.blocks import fourier
 from provenet.operators.blocks.fourier import FNOMeanOperator, FNOTokensOperator, FourierOperator
 from provenet.variable import Factors
 
@@ -54,6 +55,38 @@ def test_neurons_by_parseval(grid: tuple[int, int]) -> None:
     torch.testing.assert_close(prediction, kept.forward_factors(factors))
     for mine, other in zip(back(residual), kept.adjoint_factors(residual, factors), strict=True):
         torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize("grid", [(2, 3), (3, 2), (1, 6), (6, 1), (1, 1), (8, 9)])
+@pytest.mark.parametrize("few", [0, 1000])
+def test_neurons_that_meet_features_and_those_that_do_not(
+    few: int, grid: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fourier, "_FEW", few)
+    monkeypatch.setattr(fourier, "_ROWS", 2**16)  # frequencies go some at a time
+    monkeypatch.setattr(batches, "CACHE", 2**18)
+    s, draw = grid[0] * grid[1], torch.Generator().manual_seed(0)
+    X = torch.randn(N, s, D, generator=draw, dtype=torch.float64)
+    patterns = torch.rand(GATES, N, s, generator=draw) < 0.5
+    anew, kept = FNOMeanOperator(X, patterns, 2, grid, 0.5).once(), FNOMeanOperator(X, patterns, 2, grid, 0.5)
+    assert kept.kept is not None
+    stack = torch.randn(GATES, s * D, 2, generator=draw, dtype=torch.float64)
+    left, right = (torch.randn(5, size, generator=draw, dtype=torch.float64) for size in (s * D, 2))
+    factors = Factors(left, right, torch.tensor([2, 0, 2, 2, 0]))
+    residual = torch.randn(N, 2, generator=draw, dtype=torch.float64)
+    torch.testing.assert_close(anew.forward(stack), kept.forward(stack))
+    torch.testing.assert_close(anew.adjoint(residual), kept.adjoint(residual))
+    torch.testing.assert_close(anew.forward_factors(factors), kept.forward_factors(factors))
+    torch.testing.assert_close(anew.alone(factors, slice(1, 3)), kept.alone(factors, slice(1, 3)))
+    for mine, other in zip(
+        anew.adjoint_factors(residual, factors), kept.adjoint_factors(residual, factors), strict=True
+    ):
+        torch.testing.assert_close(mine, other)
+    basis, gates = torch.randn(2, 3, s * D, generator=draw, dtype=torch.float64), torch.tensor([0, 2])
+    few_rows = torch.randn(2, 3, 2, generator=draw, dtype=torch.float64)
+    torch.testing.assert_close(
+        anew.narrowed(gates, basis).forward(few_rows), kept.narrowed(gates, basis).forward(few_rows)
+    )
 
 
 def test_large_features_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,7 @@ from provenet.polar import bounds
 from provenet.reductions import STANDARD, reduced
 from provenet.solvers.loop import Limits, run
 from provenet.solvers.neurons.lbfgs import amplitudes as sizes_of
+from provenet.solvers.neurons.lbfgs import method
 from provenet.solvers.neurons.lbfgs.amplitudes import amplitudes
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, spot
 from provenet.solvers.neurons.lbfgs.method import LBFGS
@@ -302,3 +303,11 @@ def test_a_start_of_which_nobody_stays(share: float) -> None:
     start = pn.solve(problem, "lbfgs", tol=1e-6).factors.scaled(10.0)
     problem = problem.with_beta(share * problem.beta_max)
     assert pn.solve(problem, "lbfgs", tol=1e-6, start=start).certificate.holds(1e-6)
+
+
+def test_dust_goes_where_it_is_little_of_the_gap() -> None:
+    sizes = torch.tensor([2.0, 1e-3, 0.0, 1.0, 5e-4], dtype=torch.float64)
+    everyone = [True, True, False, True, True]
+    assert [kept.tolist() for kept in method._needed(sizes, 1.0)] == [[True, False, False, True, False], everyone]
+    assert [kept.tolist() for kept in method._needed(sizes, 1e-3)] == [everyone]
+    assert [kept.tolist() for kept in method._needed(torch.ones(2), 1.0)] == [[True, True]]

@@ -12,6 +12,7 @@ import provenet as pn
 from provenet import batches
 from provenet.operators import Operator
 from provenet.operators.bases.pooled import PooledOperator
+from provenet.operators.wrappers.grouped import GroupedOperator
 from provenet.solvers.loop import Run
 from provenet.solvers.offers import Task
 from provenet.solvers.stacks import subspace
@@ -22,7 +23,7 @@ IMAGES = pn.CNN(kernel=3, padding=1, pool=2)
 BLOCKS = ["mlp", IMAGES, "attention", "mixer", "fno", "poolformer", "fnet"]
 
 
-def posed(block: str | pn.CNN, loss: str = "squared", readout: str = "mean", gates: int = 4) -> pn.Problem:
+def posed(block: str | pn.CNN | pn.BFNO, loss: str = "squared", readout: str = "mean", gates: int = 4) -> pn.Problem:
     rng = np.random.default_rng(0)
     shape = {"mlp": (40, 6), IMAGES: (40, 2, 4, 4)}.get(block, (40, 4, 6))
     labels = rng.integers(0, 3, 40)
@@ -59,9 +60,16 @@ def test_so_they_are_where_features_are_not_kept(block: str | pn.CNN, monkeypatc
     narrows_rightly(operator)
 
 
+@pytest.mark.parametrize("gates", [[0, 2, 3], [1, 5, 11], [4, 6, 7]])
+def test_groups_are_narrowed_each_to_its_own(gates: list[int]) -> None:
+    operator = posed(pn.BFNO(groups=3)).program.operator
+    assert isinstance(operator, GroupedOperator)
+    narrows_rightly(operator.restrict(torch.tensor([*gates, 8]).sort().values))
+
+
 @pytest.mark.parametrize("loss", ["squared", "softmax"])
-@pytest.mark.parametrize("block", ["attention", "mixer", "fno"])
-def test_the_optimum_is_that_of_another_method(block: str, loss: str) -> None:
+@pytest.mark.parametrize("block", ["attention", "mixer", "fno", pn.BFNO(groups=3)], ids=str)
+def test_the_optimum_is_that_of_another_method(block: str | pn.BFNO, loss: str) -> None:
     problem = posed(block, loss)
     here, there = (pn.solve(problem, method, tol=1e-6) for method in ("subspace", "apg"))
     assert here.status is Status.SOLVED

@@ -77,7 +77,8 @@ class FNO(OnGrid, Block):
         if opened is None:  # shifts leave the mean as it is
             root = s**0.5
             return RepeatedOperator(TokenMeanOperator(X, None, outputs, _same, 1 / root, scale / root), s)
-        return FNOMeanOperator(X, opened, outputs, grid, scale)
+        # features are kept for their axes, which groups, that keep as much each, do not have
+        return FNOMeanOperator(X, opened, outputs, grid, scale, self.groups**2)
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,12 @@ class BFNO(FNO):
 
     def hidden(self, x: Tensor, weights: Tensor) -> Tensor:
         width = x.shape[2] // self.chosen.groups
-        return super().hidden(x, self._placed(weights.view(len(weights), weights.shape[1] // width, width)))
+        if torch.compiler.is_compiling() or self.group.is_meta:  # no shapes that hang on which neurons are whose
+            return super().hidden(x, self._placed(weights.view(len(weights), weights.shape[1] // width, width)))
+        order = torch.argsort(self.group, stable=True)
+        sizes = torch.bincount(self.group, minlength=self.chosen.groups).tolist()
+        each = zip(x.split(width, 2), weights[order].split(sizes), strict=True)
+        return torch.cat([super(BFNO, self).hidden(part, own) for part, own in each], 2)[..., torch.argsort(order)]
 
     def output(self, x: Tensor, hidden: Tensor) -> Tensor:
         return read_out(hidden, self.readout) @ self._placed(self.second)

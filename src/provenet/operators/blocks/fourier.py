@@ -6,19 +6,26 @@ matmul a frequency, for all samples and neurons, or gates and outputs, at once.
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
+from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from provenet import batches, deadline
-from provenet.operators.bases.base import Backward
+from provenet.operators.bases.base import Backward, Operator
+from provenet.operators.bases.features import FeatureOperator
 from provenet.operators.bases.pooled import PooledOperator
 from provenet.operators.bases.samples import SampledOperator
-from provenet.variable import Factors, Stack
+from provenet.space import Space
+from provenet.variable import ByGate, Factors, Stack
 
 Grid = tuple[int, int]
 _SHORT = 64  # tokens that are summed one by one sooner than in the Fourier domain
+_FEW, _INPUTS = 4, 25  # neurons, or outputs, of a gate, and one more for so many inputs: so many pay for features
+_ROWS = 128  # samples at a time, at least, where features of all frequencies together are too many
 _OUTPUTS = 8  # gone through at a time by stacks: with more, batches become so short that products do not pay
 
 
@@ -84,13 +91,13 @@ class FourierOperator(SampledOperator):
         # three transforms; even one by its definition errs by no more than (s + 20) √s eps of its output's length
         return int(3 * (self.s + 20) * self.s**0.5) + 20
 
-    def _by_gate(self, stack: Stack) -> Tensor:
-        """The spectrum of a stack, m = (c, P)."""
+    def _stack_spectrum(self, stack: Stack) -> Tensor:
+        """That of a stack, m = (c, P)."""
         columns = stack.view(self.n_gates, self.s, self.d, self.outputs).permute(1, 2, 3, 0)
         return self._spectrum(columns.flatten(2))
 
     def forward(self, stack: Stack) -> Tensor:
-        parts = self._by_gate(stack).split(_OUTPUTS * self.n_gates, 2)  # once for all samples
+        parts = self._stack_spectrum(stack).split(_OUTPUTS * self.n_gates, 2)  # once for all samples
         return self._gathered(
             self.stack_numbers(),
             lambda rows: torch.cat([self.sum_gates(rows, self._correlate(rows, part)) for part in parts], -1),
@@ -118,10 +125,27 @@ class FourierOperator(SampledOperator):
 
 
 class FNOMeanOperator(FourierOperator, PooledOperator):
-    """Readout ``mean``, gated: F_k[i, τ, :] = (1/s) Σ_t D_k[i, t] X_i[t+τ, :]."""
+    """Readout ``mean``, gated: F_k[i, τ, :] = (1/s) Σ_t D_k[i, t] X_i[t+τ, :].
+
+    Along waves of tokens, F̂_k = conj(D̂_k) X̂ entry by entry: so little work that features are made in the cache for
+    every product, of one gate and some samples at a time; neurons, or outputs, of a gate meet them side by side.  Where
+    there are too few of those, each goes its own way, frequency by frequency.
+    """
 
     by_token = False
     patterns: Tensor
+
+    def __init__(
+        self,
+        X: Tensor,
+        patterns: Tensor,
+        outputs: int,
+        grid: Grid,
+        scale: float = 1.0,
+        share: int = 1,
+    ):
+        self.waves, self._share = Waves.of(grid, Space(X.device)), share
+        super().__init__(X, patterns, outputs, grid, scale)
 
     def _gates(self, rows: slice) -> Tensor:
         """D/s, (b, P, s)."""
@@ -142,26 +166,85 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
 
     @property
     def _most_kept(self) -> int:
-        """Features are gates times inputs, many times as large; and groups would keep as much each."""
-        return batches.KEPT
+        """Features are gates times inputs, many times as large; ``share``: of so much, one part in so many."""
+        return batches.KEPT // self._share
+
+    def _tiles(self, rows: slice) -> list[slice]:
+        """Of these samples, as many at a time as features of one gate go into the cache."""
+        numbers = 4 * self.d * self._together
+        return batches.slices(rows.stop, numbers, batches.CACHE, self.dtype.itemsize, rows.start)
 
     @property
-    def _by_features(self) -> bool:
-        """Whether all outputs together pay for the features of a batch: s multiply-adds each, as many as outputs."""
-        return self.outputs > self.s
+    def _together(self) -> int:
+        """Frequencies that are gone through at a time, of about as many parts of them all."""
+        count = len(self.waves.frequency)
+        return -(-count // -(-count // batches.count(4 * self.d * _ROWS, batches.CACHE, self.dtype.itemsize)))
 
-    def stack_numbers(self) -> int:
-        return self._feature_numbers * 2 if self._by_features else super().stack_numbers()
+    def _by_gate(self, rows: slice, names: Tensor) -> Iterator[tuple[int, slice, Tensor]]:
+        """Along waves, gate by gate of these, from zero on: which of the p numbers, and features of these samples,
+        (numbers, b), in memory that is used again."""
+        x = torch.view_as_real(self.batch(rows).index_select(1, self.waves.frequency)).permute(3, 1, 2, 0).contiguous()
+        made = x.new_empty(self._together, 2, self.d, x.shape[3])
+        for k, gate in enumerate(self._opened(rows, names)):
+            for start in range(0, x.shape[1], len(made)):
+                at = slice(start, start + len(made))
+                (real, imaginary), (own, other) = x[:, at], gate[:, at, None]
+                some = made[: len(real)]
+                torch.mul(real, own, out=some[:, 0]).addcmul_(imaginary, other)
+                torch.mul(imaginary, own, out=some[:, 1]).addcmul_(real, other, value=-1)
+                yield k, slice(2 * self.d * start, 2 * self.d * (start + len(real))), some.flatten(0, 2)
+
+    def _opened(self, rows: slice, names: Tensor) -> Tensor:
+        """D̂_k/s by frequency, scaled, real and imaginary parts apart, (K, 2, m, b)."""
+        patterns = self.patterns[:, rows]
+        gates = (patterns if len(names) == self.n_gates else patterns.index_select(0, names)).to(self.dtype)
+        if self.s <= _SHORT:
+            return torch.matmul(self.waves.table.div(self.s), gates.mT).unflatten(1, (-1, 2)).transpose(1, 2)
+        spectrum = torch.fft.rfft2(gates.unflatten(2, self.grid)).flatten(2).index_select(2, self.waves.frequency)
+        return torch.view_as_real(spectrum.mul_(self.waves.scale / self.s)).permute(0, 3, 2, 1).contiguous()
+
+    def _along(self, weights: Tensor) -> Tensor:
+        """Weights (…, p) along waves."""
+        return torch.matmul(self.waves.table, weights.unflatten(-1, (self.s, self.d))).flatten(-2)
+
+    def _from_waves(self, weights: Tensor) -> Tensor:
+        """The transpose of `_along`."""
+        return torch.matmul(self.waves.table.T, weights.unflatten(-1, (-1, self.d))).flatten(-2)
+
+    def _meet(self, count: float) -> bool:
+        """Whether so many neurons, or outputs, of a gate pay for its features."""
+        return count >= _FEW + self.d / _INPUTS
+
+    @property
+    def _everyone(self) -> tuple[slice, Tensor]:
+        return slice(0, self.n), self.space.arange(self.n_gates)
 
     def forward(self, stack: Stack) -> Tensor:
-        if self.kept is None and not self._by_features:
+        if self.kept is not None:
+            return self.kept.forward(stack)
+        if not self._meet(self.outputs):
             return FourierOperator.forward(self, stack)
-        return PooledOperator.forward(self, stack)
+        weights, out = self._along(stack.mT).mT.contiguous(), self.space.zeros(*self.output_shape)
+        everyone, gates = self._everyone
+        for rows in self._tiles(everyone):
+            for k, numbers, features in self._by_gate(rows, gates):
+                out[rows].addmm_(features.T, weights[k, numbers])
+        return out
 
     def adjoint(self, residual: Tensor) -> Stack:
-        """Frequency by frequency: Ĝ_k[w] = Σ_i conj(D̂_k[i, w]) X̂_i[w] ⊗ R_i / s, gates times inputs entry by entry."""
         if self.kept is not None:
             return self.kept.adjoint(residual)
+        if not self._meet(self.outputs):
+            return self._by_frequency(residual)
+        total = self.space.zeros(self.n_gates, self.outputs, len(self.waves.table) * self.d)
+        everyone, gates = self._everyone
+        for rows in deadline.paced(self._tiles(everyone)):
+            for k, numbers, features in self._by_gate(rows, gates):
+                total[k, :, numbers].addmm_(residual[rows].T, features.T)
+        return self._from_waves(total).mT.contiguous()
+
+    def _by_frequency(self, residual: Tensor) -> Stack:
+        """A*R by Ĝ_k[w] = Σ_i conj(D̂_k[i, w]) X̂_i[w] ⊗ R_i / s, gates times inputs entry by entry."""
         frequencies = self.half[0] * self.half[1]
         total = self.space.zeros(frequencies, self.outputs, 2 * self.n_gates * self.d)
         numbers = 2 * self.n_gates * self.d + 2 * frequencies * (self.n_gates + self.d)
@@ -175,46 +258,83 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
         columns = torch.fft.irfft2(spectrum, s=self.grid, dim=(0, 1)).flatten(0, 1)  # (s, c, P, d)
         return columns.permute(2, 0, 3, 1).reshape(self.stack_shape)
 
+    def _hidden(self, left: Tensor, names: Tensor, some: slice) -> Tensor:
+        """F_k u of first layers (K, w, p) behind these gates on some samples, (K, w, b)."""
+        K, w, _ = left.shape
+        if not self._meet(w):
+            return self._hidden_alone(left.flatten(0, 1), names.repeat_interleave(w), some).T.unflatten(0, (K, w))
+        first, hidden = self._along(left), self.space.zeros(K, w, some.stop - some.start)
+        for rows in self._tiles(some):
+            here = hidden[:, :, rows.start - some.start : rows.stop - some.start]
+            for k, numbers, features in self._by_gate(rows, names):
+                here[k].addmm_(first[k, :, numbers], features)
+        return hidden
+
     def pooled(self, rows: slice, factors: Factors) -> Tensor:
-        return self._pooled(rows, self._by_neuron(factors.left), factors.gate).unsqueeze(2)
+        groups = ByGate.of(factors.gate)
+        return groups.scatter(self._hidden(groups.gather(factors.left), groups.names, rows)).T.unsqueeze(2)
 
-    def _pooled(self, rows: slice, spectrum: Tensor, gate: Tensor) -> Tensor:
-        """Σ_t D[t] h[t] / s of neurons by their spectrum (w, d, N), (b, N): by Parseval, h itself is not needed."""
-        product = torch.bmm(self.batch(rows).transpose(0, 1), spectrum)
-        both = torch.view_as_real(product.mul_(self._opening(rows, gate))).select(3, 0)  # (w, b, N)
-        return torch.tensordot(self._mirrored, both, 1).div_(self.s)
-
-    def _opening(self, rows: slice, gate: Tensor) -> Tensor:
-        """The conjugate spectrum of each neuron's gate, (w, b, N)."""
-        return self._gate_spectrum(rows).permute(2, 0, 1).conj_physical().index_select(2, gate)
-
-    @property
-    def _mirrored(self) -> Tensor:
-        """How often each frequency of `half` stands in the whole spectrum, (w,)."""
-        weights = self.space.full(self.half, 2.0)
-        weights[:, 0] = 1.0
-        if self.grid[1] % 2 == 0:
-            weights[:, -1] = 1.0
-        return weights.flatten()
+    def narrowed(self, gates: Tensor, basis: Tensor) -> Operator:
+        if self.kept is not None:
+            return self.kept.narrowed(gates, basis)
+        hidden = self._hidden(basis, gates, slice(0, self.n))
+        return FeatureOperator(hidden.permute(2, 0, 1).unsqueeze(2).contiguous(), self.outputs)
 
     def both_ways(self, factors: Factors) -> tuple[Tensor, Backward]:
         if self.kept is not None:
             return self.kept.both_ways(factors)
         if factors.n_neurons == 0:
             return self.space.zeros(*self.output_shape), lambda _: (torch.zeros_like(factors.left), factors.right)
-        spectrum = self._by_neuron(factors.left)
-        hidden = self.space.empty(self.n, factors.n_neurons)
-        for rows in self.batches(self.numbers(factors)):
-            hidden[rows] = self._pooled(rows, spectrum, factors.gate)
-        return hidden @ factors.right, lambda residual: (self._first_layers(residual, factors), hidden.T @ residual)
+        groups = ByGate.of(factors.gate)
+        if not self._meet(factors.n_neurons / len(groups.names)):
+            return self._each_alone(factors)
+        second = groups.gather(factors.right)
+        hidden = self._hidden(groups.gather(factors.left), groups.names, slice(0, self.n))
 
-    def _first_layers(self, residual: Tensor, factors: Factors) -> Tensor:
-        """G v of every neuron, (N, p)."""
-        total = torch.zeros_like(self._by_neuron(factors.left))
-        for rows in self.batches(self.numbers(factors)):
-            signals = self._opening(rows, factors.gate).mul_(residual[rows] @ factors.right.T)
-            total += torch.bmm(self.batch(rows).permute(1, 2, 0), signals)
-        return self._columns(total).permute(2, 0, 1).reshape(factors.left.shape)
+        def back(residual: Tensor) -> tuple[Tensor, Tensor]:
+            left = self._first_layers(residual, second, groups.names)
+            right = torch.mm(hidden.flatten(0, 1), residual).view(second.shape)
+            return groups.scatter(left), groups.scatter(right)
+
+        return torch.mm(hidden.flatten(0, 1).T, second.flatten(0, 1)), back
+
+    def _first_layers(self, residual: Tensor, second: Tensor, names: Tensor) -> Tensor:
+        """G v of second layers (K, w, c), (K, w, p)."""
+        total = self.space.zeros(*second.shape[:2], len(self.waves.table) * self.d)
+        for rows in self._tiles(slice(0, self.n)):
+            slopes = torch.matmul(second, residual[rows].T)
+            for k, numbers, features in self._by_gate(rows, names):
+                total[k, :, numbers].addmm_(slopes[k], features.T)
+        return self._from_waves(total)
+
+    def _each_alone(self, factors: Factors) -> tuple[Tensor, Backward]:
+        """`both_ways`, neuron by neuron."""
+        hidden = self._hidden_alone(factors.left, factors.gate, slice(0, self.n))
+
+        def back(residual: Tensor) -> tuple[Tensor, Tensor]:
+            total = torch.zeros_like(self._by_neuron(factors.left))
+            for rows in self.batches(self.numbers(factors)):
+                signals = self._closing(rows, factors.gate).mul_(residual[rows] @ factors.right.T)
+                total += torch.bmm(self.batch(rows).permute(1, 2, 0), signals)
+            left = self._columns(total).permute(2, 0, 1).reshape(factors.left.shape)
+            return left, hidden.T @ residual
+
+        return hidden @ factors.right, back
+
+    def _hidden_alone(self, left: Tensor, gate: Tensor, some: slice) -> Tensor:
+        """Σ_t D[t] h[t] / s of neurons (N, p) on some samples, (b, N): by Parseval, h itself is not needed."""
+        spectrum, hidden = self._by_neuron(left), self.space.empty(some.stop - some.start, len(gate))
+        numbers = max(len(gate), 1) * self.neuron_numbers()
+        for rows in batches.slices(some.stop, numbers, batches.BATCH, self.dtype.itemsize, some.start):
+            product = torch.bmm(self.batch(rows).transpose(0, 1), spectrum)
+            both = torch.view_as_real(product.mul_(self._closing(rows, gate))).select(3, 0)  # (w, b, N)
+            there = hidden[rows.start - some.start : rows.stop - some.start]
+            torch.div(torch.tensordot(self._mirrored, both, 1), self.s, out=there)
+        return hidden
+
+    def _closing(self, rows: slice, gate: Tensor) -> Tensor:
+        """The conjugate spectrum of each neuron's gate, (w, b, N)."""
+        return self._gate_spectrum(rows).permute(2, 0, 1).conj_physical().index_select(2, gate)
 
     def forward_factors(self, factors: Factors) -> Tensor:
         return self.both_ways(factors)[0]
@@ -235,12 +355,48 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
             total += weight * (tokens * opened).sum(2)
         return total.div_(self.s)
 
+    @property
+    def _mirrored(self) -> Tensor:
+        """How often each frequency of `half` stands in the whole spectrum, (w,)."""
+        weights = self.space.full(self.half, 2.0)
+        weights[:, 0] = 1.0
+        if self.grid[1] % 2 == 0:
+            weights[:, -1] = 1.0
+        return weights.flatten()
+
     def sum_gates(self, rows: slice, signals: Tensor) -> Tensor:
         by_output = signals.view(len(signals), -1, self.n_gates * self.s)  # (b, c, P·s)
         return torch.bmm(by_output, self._gates(rows).flatten(1).unsqueeze(2)).squeeze(2)
 
     def spread_gates(self, rows: slice, residual: Tensor) -> Tensor:
         return (residual[:, :, None, None] * self._gates(rows).unsqueeze(1)).flatten(1, 2)
+
+
+class Waves(NamedTuple):
+    """Cosines and sines of tokens, an orthonormal basis: m frequencies, one of each pair whose waves are the same.
+
+    frequency (m,): its place among those of `half`; scale (m,): of waves of length one; table (2m, s): two waves of a
+    frequency side by side, the second one zero where there is no other.
+    """
+
+    frequency: Tensor
+    scale: Tensor
+    table: Tensor
+
+    @staticmethod
+    def of(grid: Grid, space: Space) -> Waves:
+        height, width = grid
+        half, s, host = width // 2 + 1, height * width, Space()
+        down, right = host.arange(height).repeat_interleave(half), host.arange(half).repeat(height)
+        place, mirrored = down + height * right, -down % height + height * (-right % width)
+        frequency = torch.nonzero(place <= mirrored).flatten()
+        paired = (place < mirrored)[frequency]
+        scale = ((1 + paired.to(host.dtype)) / s).sqrt()
+        rows, columns = host.arange(height).repeat_interleave(width), host.arange(width).repeat(height)
+        turns = width * down[frequency, None] * rows + height * right[frequency, None] * columns
+        angle = (turns % s).to(host.dtype) * (2 * math.pi / s)
+        waves = torch.stack([angle.cos(), -angle.sin() * paired[:, None]], 1) * scale[:, None, None]
+        return Waves(*(space.move(part) for part in (frequency, scale, waves.flatten(0, 1))))
 
 
 class FNOTokensOperator(FourierOperator):

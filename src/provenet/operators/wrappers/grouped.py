@@ -112,6 +112,18 @@ class GroupedOperator(Operator):
     def kernel(self) -> Tensor:
         return self.parts[0].operator.kernel() if self.has_kernel else super().kernel()
 
+    @property
+    def narrows(self) -> bool:  # type: ignore[override]
+        return all(part.operator.narrows for part in self.parts)
+
+    def narrowed(self, gates: Tensor, basis: Tensor) -> GroupedOperator:
+        parts = []
+        for part in self.parts:
+            own, place = torch.nonzero(gates[:, None] == part.gates, as_tuple=True)
+            if len(own) > 0:
+                parts.append(Part(part.operator.narrowed(place, basis[own]), own, part.columns))
+        return GroupedOperator(parts, self.output_shape[-1])
+
     def norm_upper(self) -> float:
         return max(part.operator.norm_upper() for part in self.parts)
 

@@ -71,7 +71,7 @@ class Subspace(Method[SubspaceState]):
 
     def memory(self, program: Program) -> int:
         op = program.operator
-        features = op.kernel_rows * op.n_gates * min(self.directions, op.p) * (op.q // op.output_shape[-1])
+        features = op.kernel_rows * op.n_gates * min(self.directions, op.p) * max(op.q // op.output_shape[-1], 1)
         return 4 * op.stack_bytes + 4 * features * op.dtype.itemsize
 
     def offer(self, task: Task) -> Offer:
@@ -79,7 +79,8 @@ class Subspace(Method[SubspaceState]):
         op = task.program.operator
         inner = 4.0 * self.rounds * self.inner_steps * task.rows * op.n_gates * _DIRECTIONS * op.q
         steps = max(2.5 * task.decades * task.hardship, 2.0)  # one finds the directions, the next how far they go
-        starts = op.n_gates > 1 and op.p >= _LONG and not task.only_neurons
+        grouped = op.q < op.output_shape[-1]  # not measured there
+        starts = op.n_gates > 1 and op.p >= _LONG and not task.only_neurons and not grouped
         return Offer(self.memory(task.program), 0.0, task.product + inner, steps, starts)
 
     def init(self, program: Program[ProxGauge], start: Factors | None) -> SubspaceState:

@@ -73,7 +73,7 @@ class Coordinates:
         """For neurons with these first layers and any second ones: what the data have along them, made once where it
         can be kept, and the neurons by their place there; else all as it is."""
         operator, own = self._own(factors)
-        groups, cells = ByGate(own.gate), operator.q // operator.output_shape[-1]
+        groups, cells = ByGate(own.gate), max(operator.q // operator.output_shape[-1], 1)
         hidden = operator.kernel_rows * len(groups.names) * groups.width * cells * operator.dtype.itemsize
         if not operator.narrows or hidden > min(batches.KEPT, batches.share(_ALONG)):
             return self, factors

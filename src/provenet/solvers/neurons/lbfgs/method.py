@@ -41,6 +41,7 @@ _RENEWED = 15  # steps after which scales are looked at anew
 _FINE = 1e-4  # a relative gap from which on float64 pays,
 _IDLE = 1e-7  # or a gain between two looks, of the objective, that is as good as none
 _BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth adding, while the gap is larger
+_DUST, _OF_GAP = 1e-3, 0.02  # of the largest neuron, if β times all such sizes is less of the gap: not worth a step
 _NEURONS = 160.0  # that there are, about, where gates and outputs allow
 _REMEMBERED = 4  # of a limit of memory, one part in so many is for steps that are remembered
 _FEWEST_PAIRS = 5
@@ -224,7 +225,8 @@ class LBFGS(Resumable[LBFGSState]):
         there = state.at.factors.n_neurons
         most = int(min(max(self.atoms, there // 4), deadline.neurons() - there))
         atoms = wanted(program, state.here, state.at, gap.pull, beyond, most) if most > 0 else program.nobody
-        joined = self._joined(program, state, atoms) if atoms.n_neurons else None
+        spare = _OF_GAP * gap.absolute / program.beta
+        joined = self._joined(program, state, atoms, spare) if atoms.n_neurons else None
         if joined is not None:
             return joined
         if not state.stuck:
@@ -239,25 +241,29 @@ class LBFGS(Resumable[LBFGSState]):
         fine = self._begun(program, here, state.here.leave(state.at.factors))
         return replace(fine, pairs=state.pairs.to(here.dtype, fine.pairs.most), age=state.age, seen=state.seen)
 
-    def _joined(self, program: Program, state: LBFGSState, atoms: Factors) -> LBFGSState | None:
-        """All neurons of the sizes that are best for their directions; those of none go.  None where it is no gain."""
+    def _joined(self, program: Program, state: LBFGSState, atoms: Factors, spare: float) -> LBFGSState | None:
+        """All neurons of the sizes that are best for their directions; those of none go, and so does dust that comes to
+        no more than ``spare``.  None where it is no gain."""
         factors = state.at.factors
         all_sizes = torch.cat([factors.sizes(), atoms.left.new_zeros(atoms.n_neurons)]).to(torch.float64)
         old = Factors(unit(factors.left), unit(factors.right), factors.gate)
         directions = Factors.join(old, atoms)
         here = state.here.opened(directions.gate)
         sizes = amplitudes(program, here, directions, all_sizes)
-        root = sizes.sqrt().to(here.dtype)[:, None]
-        kept = torch.nonzero(root.squeeze(1) > 0).flatten()
-        scaled = Factors(directions.left * root, directions.right * root, directions.gate).select(kept)
-        here = here.opened(scaled.gate)
-        there = spot(program, here, scaled)
-        if not there.value < state.at.value:
+        for needed in _needed(sizes, spare):
+            kept = torch.nonzero(needed).flatten()
+            root = sizes[kept].sqrt().to(here.dtype)[:, None]
+            few = directions.select(kept)
+            nearby = here.opened(few.gate)
+            there = spot(program, nearby, Factors(few.left * root, few.right * root, few.gate))
+            if there.value < state.at.value:
+                break
+        else:
             return None
         before = int((kept < factors.n_neurons).sum())
-        most = self._nothing(here, len(kept)).most
+        most = self._nothing(nearby, len(kept)).most
         pairs = state.pairs.carried(state.at.gradient.shape[1], kept[:before], len(kept) - before, most)
-        return replace(state, here=here, at=there, pairs=pairs, scales=None, stuck=False, renewed=True)
+        return replace(state, here=nearby, at=there, pairs=pairs, scales=None, stuck=False, renewed=True)
 
     def renewed(self, state: LBFGSState) -> bool:
         """At best sizes new neurons pull no harder than β, and neither, almost, do others: a better dual point."""
@@ -270,3 +276,10 @@ class LBFGS(Resumable[LBFGSState]):
         factors = compress(state.here.leave(state.at.factors))
         program.operator.shards.check_same(factors.left, factors.right, factors.gate)
         return Point.of(factors, program.operator.forward_factors(factors))
+
+
+def _needed(sizes: Tensor, spare: float) -> list[Tensor]:
+    """Which neurons (N,) there are, first without the smallest."""
+    everyone, clear = sizes > 0, sizes > _DUST * sizes.max()
+    dust = float(sizes.masked_fill(clear, 0.0).sum())
+    return [clear, everyone] if 0 < dust <= spare else [everyone]
