@@ -55,8 +55,13 @@ def test_a_linear_block_is_tried_without_gates(monkeypatch: pytest.MonkeyPatch) 
     """Behind a gate tokens are no longer summed once for all: attention takes many times as long."""
     tried: list[int] = []
     posed = rehearsal._posed
+
+    def watched(on: Any, few: int, count: int) -> None:
+        tried.append(count)
+        posed(on, few, count)
+
     monkeypatch.setattr(rehearsal, "_gaussian", lambda on, count: pytest.fail("a linear block has no gates"))
-    monkeypatch.setattr(rehearsal, "_posed", lambda on, few, count: tried.append(count) or posed(on, few, count))
+    monkeypatch.setattr(rehearsal, "_posed", watched)
     tokens, both = X.reshape(60, 5, 2), np.stack([Y, -Y], 1)[:60]
     for block in ("attention", "mixer", "fno", pn.BFNO(groups=2), "fnet"):
         pn.ProvenRegressor(block=block, activation="linear", beta=0.1, max_seconds=60.0).fit(tokens, both)
@@ -112,7 +117,8 @@ def test_a_network_has_no_more_neurons_than_there_is_time_to_judge(monkeypatch: 
 
 
 def test_what_only_the_first_pass_takes_is_not_taken_for_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem, clock, passes = pn.formulate("mlp", X, Y, gates=20, beta=1e-3), [0.0], []
+    problem, clock = pn.formulate("mlp", X, Y, gates=20, beta=1e-3), [0.0]
+    passes: list[slice] = []
 
     def pass_over(self: Problem, network: Any, rows: slice) -> None:
         clock[0] += 0.01 if passes else 10.0
