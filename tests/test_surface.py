@@ -73,6 +73,10 @@ def test_every_name_leads_to_what_is_called_so() -> None:
     assert {name: each.name for name, each in named.items()} == {name: name for name in named}
     assert {name: each.__name__ for name, each in names.SAMPLERS.items()} == {name: name for name in names.SAMPLERS}
     assert all(cases for cases in names.SUITES.values())
+    assert "lbfgs" in names.METHODS
+    assert 3 not in names.METHODS
+    assert names.METHODS.get("magic") is None
+    assert repr(names.LOSSES) == "Named(squared, softmax, logistic, huber)"
 
 
 def test_importing_the_package_is_quick_and_names_come_when_asked_for():

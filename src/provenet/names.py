@@ -26,6 +26,9 @@ class Named(Mapping[str, Any]):
     def __len__(self) -> int:
         return len(self._places)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(self)})"
+
 
 BLOCKS = Named(
     mlp="blocks.mlp.MLP",

@@ -82,11 +82,13 @@ def test_neurons_that_meet_features_and_those_that_do_not(
         anew.adjoint_factors(residual, factors), kept.adjoint_factors(residual, factors), strict=True
     ):
         torch.testing.assert_close(mine, other)
-    basis, gates = torch.randn(2, 3, s * D, generator=draw, dtype=torch.float64), torch.tensor([0, 2])
-    few_rows = torch.randn(2, 3, 2, generator=draw, dtype=torch.float64)
-    torch.testing.assert_close(
-        anew.narrowed(gates, basis).forward(few_rows), kept.narrowed(gates, basis).forward(few_rows)
-    )
+    for names in ([0, 2], [2, 0, 1]):  # some, and all in another order
+        gates, size = torch.tensor(names), (len(names), 3)
+        basis = torch.randn(*size, s * D, generator=draw, dtype=torch.float64)
+        few_rows = torch.randn(*size, 2, generator=draw, dtype=torch.float64)
+        torch.testing.assert_close(
+            anew.narrowed(gates, basis).forward(few_rows), kept.narrowed(gates, basis).forward(few_rows)
+        )
 
 
 def test_large_features_are_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -194,6 +195,7 @@ def test_one_fold_of_many_samples_where_three_are_too_much_work(monkeypatch: pyt
     assert found.share == pytest.approx(SHARES[int(found.scores.argmin())] * found.part**0.5)
     assert "one fold of 50 % of the samples" in str(found)
     assert found.to_dict()["part"] == found.part
+    assert "of 99.9 % of the samples" in str(replace(found, part=0.999))
 
 
 def test_folds_have_their_part_of_every_class() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import warnings
 from types import SimpleNamespace
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from sklearn.exceptions import ConvergenceWarning
 
 import provenet as pn
@@ -35,8 +37,8 @@ def images(n: int) -> tuple[np.ndarray, np.ndarray]:
 def within(monkeypatch: pytest.MonkeyPatch, each: float, left: float, asked: int = 50) -> int:
     """How many gates are affordable, where each takes so long."""
     monkeypatch.setattr(rehearsal, "_seconds", lambda on, count: each * count)
-    with deadline.within(left):
-        return rehearsal.affordable(SimpleNamespace(X=pn.formulate("mlp", X, Y, gates=2).X), asked)  # type: ignore[arg-type]
+    monkeypatch.setattr(deadline, "left", lambda: left)  # by no clock: what is told of it is looked at
+    return rehearsal.affordable(SimpleNamespace(X=torch.zeros(1)), asked)  # type: ignore[arg-type]
 
 
 def test_as_many_gates_as_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -47,6 +49,31 @@ def test_as_many_gates_as_there_is_time_for(monkeypatch: pytest.MonkeyPatch) -> 
         WrongUse, match=r"^max_seconds: 4 s are left, and posing the problem takes about 9 s .*allow 36 s"
     ):
         within(monkeypatch, each=9.0, left=4.0)
+
+
+def test_a_linear_block_is_tried_without_gates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Behind a gate tokens are no longer summed once for all: attention takes many times as long."""
+    tried: list[int] = []
+    posed = rehearsal._posed
+
+    def watched(on: Any, few: int, count: int) -> None:
+        tried.append(count)
+        posed(on, few, count)
+
+    monkeypatch.setattr(rehearsal, "_gaussian", lambda on, count: pytest.fail("a linear block has no gates"))
+    monkeypatch.setattr(rehearsal, "_posed", watched)
+    tokens, both = X.reshape(60, 5, 2), np.stack([Y, -Y], 1)[:60]
+    for block in ("attention", "mixer", "fno", pn.BFNO(groups=2), "fnet"):
+        pn.ProvenRegressor(block=block, activation="linear", beta=0.1, max_seconds=60.0).fit(tokens, both)
+    assert set(tried) == {0}
+
+
+def test_of_gates_that_grow_those_are_told_that_they_begin_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rehearsal, "_seconds", lambda on, count: float(count))
+    solver = sys.modules["provenet.solvers.solve"]
+    monkeypatch.setattr(solver, "grown", lambda solve, problem, *more: solve(problem, *more))  # none are found
+    with pytest.warns(ConvergenceWarning, match=r"leaves time for \d of 20 gates"):
+        pn.ProvenRegressor(beta=1.0, gates="grow", n_gates=100, max_seconds=30.0).fit(X, Y)
 
 
 def test_gates_that_are_left_out_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +114,19 @@ def test_a_network_has_no_more_neurons_than_there_is_time_to_judge(monkeypatch: 
     with pytest.warns(ConvergenceWarning):
         found = pn.solve(problem, "lbfgs", tol=1e-9, max_seconds=2.0)
     assert 1 <= found.factors.n_neurons <= 2
+
+
+def test_what_only_the_first_pass_takes_is_not_taken_for_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, clock = pn.formulate("mlp", X, Y, gates=20, beta=1e-3), [0.0]
+    passes: list[slice] = []
+
+    def pass_over(self: Problem, network: Any, rows: slice) -> None:
+        clock[0] += 0.01 if passes else 10.0
+        passes.append(rows)
+
+    monkeypatch.setattr(Problem, "outputs", pass_over)
+    monkeypatch.setattr(judging, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    assert judging._seconds_each(problem) == pytest.approx(0.01 / 8 * 120 / 64)
 
 
 def test_a_solution_knows_its_intercept(monkeypatch: pytest.MonkeyPatch) -> None:

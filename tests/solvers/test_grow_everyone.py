@@ -16,6 +16,7 @@ from provenet.io import folder as format_
 from provenet.proofs.independent import second_opinion
 from provenet.report.words import nobody_else
 from provenet.solvers.path import path
+from provenet.solvers.widen import widened
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((14, 2))
@@ -54,6 +55,14 @@ def test_several_outputs_and_a_free_intercept() -> None:
     assert grown.certificate.scope == "all_arrangements"
     trained = pn.solve(pn.formulate("mlp", samples, labels, "relu", gates="trained", n_gates=40, **more), tol=1e-2)
     assert grown.certificate.dual <= trained.certificate.primal
+
+
+def test_judged_among_all_is_the_network_with_its_intercept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which is not looked for once more: what is certified is what is returned, to the last digit."""
+    problem = pn.formulate("mlp", X, y, "relu", gates=20, beta=0.5, fit_intercept="free")
+    solution = pn.solve(problem, tol=TOL)
+    monkeypatch.setattr(pn.Problem, "with_best_bias", lambda self, network: pytest.fail("looked for"))
+    assert widened(solution, TOL).solution.certificate.holds(TOL)
 
 
 def test_not_reached(short: pn.Solution) -> None:

@@ -67,7 +67,7 @@ class BetaChoice:
             return f"beta is {self.share:g} of beta_max, as there were no trainings to choose it by: {self.reason}"
         folds, k = self.losses.shape
         where = f"{folds} folds" if folds > 1 else "one fold"
-        of = "" if self.part == 1.0 else f" of {100 * self.part:.2g} % of the samples"
+        of = "" if self.part == 1.0 else f" of {100 * self.part:.3g} % of the samples"
         return f"beta chosen from {k} by short trainings on {where}{of} in {self.seconds:.2g} s"
 
     def to_dict(self) -> dict[str, Any]:

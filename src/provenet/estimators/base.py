@@ -218,7 +218,8 @@ class ProvenEstimator(OnSamples):
     def _warn_of_gates(self) -> None:
         """A proof among fewer gates than asked for should not be taken for one among all."""
         if left_out := self.solution_.problem.gates.left_out:
-            asked = self._wanted().count
+            wanted = self._wanted()
+            asked = wanted.count if wanted.sampler is None else wanted.sampler[1]  # of those that grow: to begin with
             warnings.warn(
                 f"{type(self).__name__}: max_seconds={self.max_seconds:g} leaves time for {asked - left_out} of "
                 f"{asked} gates, and the certificate is among these; allow more seconds for more gates.",

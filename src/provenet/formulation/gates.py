@@ -39,7 +39,7 @@ def find_gates(
     activation, which has no gates, nor where all arrangements are to be found."""
     began, on, relu = time.perf_counter(), trainee.on, statement.activation == "relu"
     if statement.activation == "linear":
-        affordable(on, 1)
+        affordable(on, 0)
         return on.open_gates()
     if statement.complete:
         gates = _all_arrangements(on, alone=statement.penalty == WEIGHT_DECAY)

@@ -25,7 +25,8 @@ _ROUND = 0.9
 
 
 def affordable(on: OnData, count: int) -> int:
-    """How many of ``count`` gates in each group there is time for, one at least.
+    """How many of ``count`` gates in each group there is time for, one at least; zero are asked for where activation is
+    linear, and there is none.
 
     Raises `WrongUse` where there is none even for that.  Several processes have each a clock of its own: they find all.
     """
@@ -34,14 +35,15 @@ def affordable(on: OnData, count: int) -> int:
         return count
     needed = _seconds(on, count)
     for _ in range(_TRIES):
-        if needed <= _SHARE * left or count == 1:
+        if needed <= _SHARE * left or count <= 1:
             break
         count = max(1, math.floor(_ROUND * count * _SHARE * left / needed))
         needed = _seconds(on, count)
     if needed > left + deadline.grace(left):
+        single = " with a single gate" if count else ""
         raise WrongUse(
-            f"max_seconds: {left:.2g} s are left, and posing the problem takes about {needed:.2g} s with a single "
-            f"gate; allow {math.ceil(needed / _SHARE)} s, or take fewer samples."
+            f"max_seconds: {left:.2g} s are left, and posing the problem takes about {needed:.2g} s{single}; "
+            f"allow {math.ceil(needed / _SHARE)} s, or take fewer samples."
         )
     return count
 
@@ -59,10 +61,14 @@ def _seconds(on: OnData, count: int) -> float:
 def _posed(on: OnData, few: int, count: int) -> None:
     some = torch.arange(few) * len(on.X) // few
     part = replace(on, X=on.X[some], mask=None if on.mask is None else on.mask[some])
-    groups = len(part.groups)
-    vectors = torch.randn(count, on.p, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    patterns = torch.cat([rows.patterns(vectors)[0] for rows in part.groups])
-    group = torch.arange(groups).repeat_interleave(count) if groups > 1 else None
-    operator = part.operator(Gates(vectors.repeat(groups, 1), patterns, group), 1.0)
+    operator = part.operator(_gaussian(part, count) if count else part.open_gates(), 1.0)
     with deadline.of_products():
         operator.adjoint(operator.space.randn(*operator.output_shape, seed=0))
+
+
+def _gaussian(on: OnData, count: int) -> Gates:
+    groups = len(on.groups)
+    vectors = torch.randn(count, on.p, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    patterns = torch.cat([rows.patterns(vectors)[0] for rows in on.groups])
+    group = torch.arange(groups).repeat_interleave(count) if groups > 1 else None
+    return Gates(vectors.repeat(groups, 1), patterns, group)

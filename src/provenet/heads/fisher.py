@@ -43,7 +43,7 @@ def fisher_pool(X: Array, y: Array, cells: int) -> Array:
     left, length, _ = np.linalg.svd(told, full_matrices=False)  # C = told toldᵀ
     kept = min(cells, int((length > np.finfo(float).eps * length[0]).sum()))
     if kept == 0:
-        return np.eye(s)  # no class differs from another: no place is told apart
+        return np.full((1, s), 1 / s)  # no class differs from another: no place is told apart, and their mean is read
     return (left[:, :kept] * (length[:kept] / length[0]) ** (2 * _POWER)).T
 
 

@@ -15,6 +15,7 @@ from provenet.variable import Factors
 
 _TRIED = 8  # neurons, and samples: one in so many, but not fewer than
 _PART, _FEWEST = 64, 64
+_WARMING = 8  # samples: what is done once by the first pass is not one of many
 _USUAL = 64  # neurons that a network has, about
 _SHARE = 0.3  # of the limit, that their pass may take
 _PASSES = 8  # over the rows, of bounds in cones
@@ -51,6 +52,7 @@ def _seconds_each(problem: Problem) -> float:
     left, right = (torch.ones(_TRIED, size, dtype=torch.float64) for size in (op.p, op.q))
     network = problem.bare_network(Factors(left, right, torch.arange(_TRIED) % op.n_gates))
     few = min(n, max(_FEWEST, n // _PART))
+    problem.outputs(network, slice(0, min(few, _WARMING)))
     began = time.perf_counter()
     problem.outputs(network, slice(0, few))
     return max(time.perf_counter() - began, 1e-6) / _TRIED * n / few

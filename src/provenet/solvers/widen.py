@@ -37,7 +37,7 @@ def widened(solution: Solution, tol: float) -> Widened:
     if everyone is None:
         return Widened(solution, None)
     theta = solution.certificate.theta
-    network: Any = problem.network(solution.factors)
+    network: Any = problem.network(solution.factors, solution.bias)
     point = None if theta is None else theta / problem.units.dual
     certificate, found = everyone.judged(network, tol, point, closely=True)
     if certificate.holds(tol):

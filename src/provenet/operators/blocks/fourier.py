@@ -196,8 +196,7 @@ class FNOMeanOperator(FourierOperator, PooledOperator):
 
     def _opened(self, rows: slice, names: Tensor) -> Tensor:
         """D̂_k/s by frequency, scaled, real and imaginary parts apart, (K, 2, m, b)."""
-        patterns = self.patterns[:, rows]
-        gates = (patterns if len(names) == self.n_gates else patterns.index_select(0, names)).to(self.dtype)
+        gates = self.patterns[:, rows].index_select(0, names).to(self.dtype)
         if self.s <= _SHORT:
             return torch.matmul(self.waves.table.div(self.s), gates.mT).unflatten(1, (-1, 2)).transpose(1, 2)
         spectrum = torch.fft.rfft2(gates.unflatten(2, self.grid)).flatten(2).index_select(2, self.waves.frequency)
