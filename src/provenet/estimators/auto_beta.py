@@ -209,6 +209,6 @@ def _affordable(n: int, each: float) -> tuple[int, int]:
 
     ``each``: multiply-adds a sample, on one fold."""
     folds, work = _FOLDS * (_DRAWS if n < _FEW else 1), min(_WORK, _work_in_time())
-    if folds * each * n > work and min(n, work / each) >= _MANY:
+    if folds * each * n > work == _WORK and min(n, work / each) >= _MANY:  # where time is short, folds one by one
         return int(work / each), 1
     return max(_SAMPLES, int(work / (folds * each))), folds
