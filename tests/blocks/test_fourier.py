@@ -11,7 +11,7 @@ import torch
 
 import provenet as pn
 from provenet import batches
-from provenet.operators.blocks.fourier import FNOMeanOperator
+from provenet.operators.blocks.fourier_mean import FNOMeanOperator
 from provenet.operators.blocks.mlp import MLPOperator
 from provenet.operators.wrappers.grouped import GroupedOperator, Part
 from provenet.testing import check_block, check_operator

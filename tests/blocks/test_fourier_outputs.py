@@ -5,7 +5,8 @@ import torch
 
 from provenet import batches
 from provenet.operators.blocks import fourier
-from provenet.operators.blocks.fourier import FNOMeanOperator, FNOTokensOperator, FourierOperator
+from provenet.operators.blocks.fourier import FNOTokensOperator, FourierOperator
+from provenet.operators.blocks.fourier_mean import FNOMeanOperator
 from provenet.variable import Factors
 
 N, S, D, GATES, GRID = 7, 6, 4, 3, (2, 3)

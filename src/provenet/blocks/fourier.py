@@ -14,7 +14,8 @@ from provenet.blocks.rows import Rows
 from provenet.nn.fourier import correlate, spectrum
 from provenet.nn.settings import InGroups, OnGrid
 from provenet.operators import Operator, TokenMeanOperator
-from provenet.operators.blocks.fourier import FNOMeanOperator, FNOTokensOperator
+from provenet.operators.blocks.fourier import FNOTokensOperator
+from provenet.operators.blocks.fourier_mean import FNOMeanOperator
 from provenet.operators.wrappers.repeated import RepeatedOperator
 
 

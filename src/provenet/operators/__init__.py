@@ -7,7 +7,8 @@ from provenet.operators.bases.moments import MomentOperator
 from provenet.operators.bases.pooled import PooledOperator
 from provenet.operators.blocks.attention import attention_operator
 from provenet.operators.blocks.cnn import CNNOperator
-from provenet.operators.blocks.fourier import FNOMeanOperator, FNOTokensOperator
+from provenet.operators.blocks.fourier import FNOTokensOperator
+from provenet.operators.blocks.fourier_mean import FNOMeanOperator
 from provenet.operators.blocks.mixer import MixerMeanOperator, MixerTokensOperator
 from provenet.operators.blocks.mlp import MLPOperator
 from provenet.operators.blocks.tokens import TokenMeanOperator, TokenRowsOperator
