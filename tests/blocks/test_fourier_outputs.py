@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from provenet import batches
-from provenet.operators.blocks import fourier
+from provenet.operators.blocks import fourier_mean
 from provenet.operators.blocks.fourier import FNOTokensOperator, FourierOperator
 from provenet.operators.blocks.fourier_mean import FNOMeanOperator
 from provenet.variable import Factors
@@ -63,7 +63,7 @@ def test_neurons_by_parseval(grid: tuple[int, int]) -> None:
 def test_neurons_that_meet_features_and_those_that_do_not(
     few: int, grid: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fourier, "_FEW", few)
+    monkeypatch.setattr(fourier_mean, "_FEW", few)
     monkeypatch.setattr(fourier, "_ROWS", 2**16)  # frequencies go some at a time
     monkeypatch.setattr(batches, "CACHE", 2**18)
     s, draw = grid[0] * grid[1], torch.Generator().manual_seed(0)
