@@ -64,7 +64,7 @@ def test_neurons_that_meet_features_and_those_that_do_not(
     few: int, grid: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fourier_mean, "_FEW", few)
-    monkeypatch.setattr(fourier, "_ROWS", 2**16)  # frequencies go some at a time
+    monkeypatch.setattr(fourier_mean, "_ROWS", 2**16)  # frequencies go some at a time
     monkeypatch.setattr(batches, "CACHE", 2**18)
     s, draw = grid[0] * grid[1], torch.Generator().manual_seed(0)
     X = torch.randn(N, s, D, generator=draw, dtype=torch.float64)
