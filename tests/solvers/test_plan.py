@@ -56,7 +56,7 @@ TABLE: dict[str, tuple[Callable[[], pn.Problem], list[str]]] = {
     "logistic table": (lambda: posed("mlp", (500, 30), 1, "logistic", gates=100), ["admm", "lbfgs", "bm"]),
     "logistic, many gates at large β": (
         lambda: posed("mlp", (2000, 50), 1, "logistic", share=0.3, gates=1000),
-        ["apg", "lbfgs", "bm"],
+        ["lbfgs", "apg", "bm"],
     ),
     "huber": (lambda: posed("mlp", (400, 10), 1, "huber", gates=100), ["admm", "bm"]),
     "a 1-norm": (lambda: posed("mlp", (60, 5), 2, penalty=(1, 2)), ["admm", "apg"]),

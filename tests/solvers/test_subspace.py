@@ -34,15 +34,16 @@ def posed(block: str | pn.CNN | pn.BFNO, loss: str = "squared", readout: str = "
 
 
 def narrows_rightly(operator: Operator) -> None:
-    """A'(Z') = A(basisᵀZ'), also where a gate has fewer directions than the others."""
+    """A'(Z') = A(basisᵀZ'), also where a gate has fewer directions than others, and of one gate, however laid out."""
     generator = torch.Generator().manual_seed(0)
-    gates = torch.tensor([0, 2, 3])
-    basis = torch.linalg.qr(torch.randn(3, operator.p, 2, generator=generator, dtype=torch.float64)).Q.mT.contiguous()
-    basis[1, 1] = 0
-    few = torch.randn(3, 2, operator.q, generator=generator, dtype=torch.float64)
-    stack = operator.new_stack()
-    stack[gates] = basis.mT @ few
-    torch.testing.assert_close(operator.narrowed(gates, basis).forward(few), operator.forward(stack))
+    for gates in (torch.tensor([0, 2, 3]), torch.tensor([2])):
+        K = len(gates)
+        basis = torch.linalg.qr(torch.randn(K, operator.p, 2, generator=generator, dtype=torch.float64)).Q.mT
+        basis[1:2, 1] = 0
+        few = torch.randn(K, 2, operator.q, generator=generator, dtype=torch.float64)
+        stack = operator.new_stack()
+        stack[gates] = basis.mT @ few
+        torch.testing.assert_close(operator.narrowed(gates, basis).forward(few), operator.forward(stack))
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=str)

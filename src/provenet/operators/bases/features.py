@@ -166,7 +166,7 @@ def narrowed(
 ) -> FeatureOperator:
     """The pooled hidden values (b, N, a) of neurons with these first layers, as features (n, K, a, r)."""
     K, r, _ = basis.shape
-    left = basis.flatten(0, 1)
+    left = basis.flatten(0, 1).contiguous()  # of a single gate it is a view, laid out as a factorisation left it
     neurons = Factors(left, left.new_zeros(len(left), operator.q), gates.repeat_interleave(r))
     features = operator.space.empty(operator.n, K, operator.q // outputs, r)
     for rows in operator.batches(operator.numbers(neurons)):

@@ -56,7 +56,7 @@ class APG(Method[APGState]):
 
     name = "apg"
     needs = (PROX,)
-    check_every = 20
+    check_every = 10
     patience = 40
     max_steps = 50_000
 
