@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,7 @@ WHO = {
 def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     file = tmp_path / "results.jsonl"
     told: list[Record] = []
-    assert not run([CORNERS, PLAIN], Records(file, Record), Setup(2, 1e-9, WHO), told.append)
+    assert not run([CORNERS, PLAIN], Records(file, Record), Setup(2, 1e-9, who=WHO), told.append)
     assert not told
     assert run([CORNERS], Records(file, Record), Setup(1, who=WHO), told.append)
     assert [record.who for record in told] == list(WHO)
@@ -45,6 +45,25 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     gaps = {record.who: record.gap for record in told}
     assert gaps["guess"] is None
     assert 0 <= gaps["ours"] <= 1e-2
+
+
+def test_random_states_are_of_the_same_splits_and_count_like_them(tmp_path: Path) -> None:
+    file = tmp_path / "results.jsonl"
+    seeds: list[int] = []
+    who = {"guess": lambda seed: (seeds.append(seed), DummyClassifier(strategy="uniform", random_state=seed))[1]}
+    assert run([CORNERS], Records(file, Record), Setup(2, who=who))
+    assert run([CORNERS], Records(file, Record), Setup(2, states=3, who=who))  # what is there is not done again
+    assert len(seeds) == len(set(seeds)) == 6
+    assert [(record.state, record.split) for record in Records(file, Record)] == list(product(range(3), range(2)))
+    summary = Summary.of(Records(file, Record), ["corners"], ["guess"])
+    assert summary.splits.tolist() == [6]
+    assert summary.means[0, 0] == pytest.approx(np.mean([record.score for record in Records(file, Record)]))
+
+
+def test_entrants_are_asked_for_by_name(tmp_path: Path) -> None:
+    records = Records(tmp_path / "results.jsonl", Record)
+    assert run([PLAIN], records, Setup(1, who=["LogisticRegressionCV", "RidgeCV"]))
+    assert [record.who for record in records] == ["LogisticRegressionCV"]
 
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,10 @@ from provenet.files import whole_lines
 
 @dataclass(frozen=True)
 class Record:
-    """One estimator on one split of one table; ``gap`` is the relative gap that was proven, where there is one."""
+    """One estimator on one split of one table; ``gap`` is the relative gap that was proven, where there is one.
+
+    ``state`` counts the random states that the split was fitted with, from zero on.
+    """
 
     table: str
     split: int
@@ -22,10 +25,11 @@ class Record:
     seconds: float
     gap: float | None = None
     error: str | None = None
+    state: int = 0
 
     @property
-    def key(self) -> tuple[str, int, str]:
-        return self.table, self.split, self.who
+    def key(self) -> tuple[str, tuple[int, int], str]:
+        return self.table, (self.state, self.split), self.who
 
 
 class Keyed(Protocol):

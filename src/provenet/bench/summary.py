@@ -14,7 +14,10 @@ from provenet.bench.records import Record
 
 @dataclass(frozen=True)
 class Summary:
-    """Scores, seconds and gaps (tables, entrants, splits); NaN where there is no result."""
+    """Scores, seconds and gaps (tables, entrants, splits); NaN where there is no result.
+
+    A split that was fitted with several random states counts as so many splits.
+    """
 
     tables: tuple[str, ...]
     who: tuple[str, ...]

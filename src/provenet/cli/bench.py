@@ -35,7 +35,10 @@ def bench(
     table: Annotated[
         list[str] | None, typer.Option(help="Only this table, or programs with this in their name; repeat for several.")
     ] = None,
-    who: Annotated[list[str] | None, typer.Option(help="Only this solver of programs; repeat for several.")] = None,
+    states: Annotated[int, typer.Option(min=1, help="How many random states of estimators for every split.")] = 1,
+    who: Annotated[
+        list[str] | None, typer.Option(help="Only this solver of programs, or this estimator; repeat for several.")
+    ] = None,
     limit: Annotated[
         float, typer.Option(callback=o.positive, help="Seconds for one solver on one program, where it can be stopped.")
     ] = 120.0,
@@ -54,20 +57,22 @@ def bench(
     if images is not None and not images.is_dir():
         raise typer.BadParameter(f"{images}: there is no such folder.", param_hint="--images")
     with importing():
+        from provenet.bench import Setup
+        from provenet.bench.entrants import CLASSIFIERS, REGRESSORS
         from provenet.bench.speed.peers import PEERS
         from provenet.cli.bench_accuracy import accuracy
         from provenet.cli.bench_speed import operators, speed
     if unmatched := [name for name in asked if name in SUITES and table and not _matched(name, table)]:
         raise typer.BadParameter(f"{', '.join(table or [])}: no program of {', '.join(unmatched)} has it in its name.",
                                  param_hint="--table")  # fmt: skip
-    known = ("auto", *METHODS, *(peer.name for peer in PEERS))
+    known = ("auto", *METHODS, *(peer.name for peer in PEERS), *CLASSIFIERS, *REGRESSORS)
     if unknown := [name for name in who or [] if name not in known]:
         raise typer.BadParameter(f"{', '.join(unknown)}: unknown; there are {', '.join(known)}.", param_hint="--who")
     out.mkdir(parents=True, exist_ok=True)
     complete, results = True, list[Any]()
     for name in asked:
         if name == "accuracy":
-            done, found = accuracy(data, out, splits, table or [], max_seconds, json)
+            done, found = accuracy(data, out, table or [], Setup(splits, max_seconds, states, who), json)
         elif name == "operators":
             done, found = operators(out, max_seconds, json)
         else:

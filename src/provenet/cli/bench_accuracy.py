@@ -27,13 +27,11 @@ class Part(NamedTuple):
     pairs: list[tuple[str, str]]
 
 
-def accuracy(
-    data: Path | None, out: Path, splits: int, wanted: list[str], max_seconds: float | None, quiet: bool
-) -> tuple[bool, list[Any]]:
+def accuracy(data: Path | None, out: Path, wanted: list[str], setup: Setup, quiet: bool) -> tuple[bool, list[Any]]:
     """Whether all is done, and the results."""
     tables = _chosen(list(suite(data)), wanted)
     records = Records(out / "results.jsonl", Record)
-    complete = run(tables, records, Setup(splits, max_seconds), None if quiet else _tell)
+    complete = run(tables, records, setup, None if quiet else _tell)
     parts = _parts(tables, records)
     write_atomically(out / "tables.md", _page(parts, out).encode())
     if not quiet:
@@ -84,7 +82,8 @@ def _page(parts: list[Part], out: Path) -> str:
 
 def _tell(record: Record) -> None:
     score = record.error if record.score is None else f"{100 * record.score:.1f}"
-    say(f"{record.table}  split {record.split}  {record.who}  {score}  {record.seconds:.1f} s")
+    again = f", random state {record.state + 1}" if record.state else ""
+    say(f"{record.table}  split {record.split}{again}  {record.who}  {score}  {record.seconds:.1f} s")
 
 
 def _as_json(part: Part) -> dict[str, object]:
