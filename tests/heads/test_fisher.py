@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet.heads import kinds
 from provenet.heads.fisher import fisher_pool
 from provenet.io import export_onnx
 
@@ -98,12 +99,18 @@ def test_the_place_that_tells_is_found_from_few_samples(tmp_path: Path) -> None:
     np.testing.assert_allclose(logits, said.numpy(force=True), atol=1e-4)
 
 
-def test_samples_that_choose_do_not_make_the_pooling(tmp_path: Path) -> None:
+def test_samples_that_choose_make_the_pooling_only_when_they_have_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X, y = drawn(80)
     other, z = drawn(60, 1)
     made = [
         pn.embed(lambda x: x[:, 0], x[:, None], tmp_path / name, y=labels, name="itself")
         for name, x, labels in (("e", X, y), ("v", other, z))
     ]
+    read: list[int] = []
+    monkeypatch.setattr(kinds, "fisher_pool", lambda X, *given: read.append(len(X)) or fisher_pool(X, *given))
     pn.heads.compare(made[0], heads=["fisher-linear"], validation=made[1], betas=[0.1], out=tmp_path / "m")
-    np.testing.assert_array_equal(np.array(pn.load(tmp_path / "m").block.pool), fisher_pool(X, y, 16))
+    assert read == [80, 140]
+    whole = fisher_pool(np.concatenate([X, other]), np.concatenate([y, z]), 16)
+    np.testing.assert_array_equal(np.array(pn.load(tmp_path / "m").block.pool), whole)

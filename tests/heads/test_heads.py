@@ -86,7 +86,7 @@ def test_a_path_poses_its_problem_once_and_finds_what_a_fit_finds(
     monkeypatch.setattr(
         pn.ProvenClassifier, "_formulate", lambda self, *given: posed.append(self) or formulate(self, *given)
     )
-    settings = {"heads": [name], "n_gates": 4, "tol": 1e-4}
+    settings = {"heads": [name], "n_gates": 4, "tol": 1e-4, "validation": 0.2}
     (row,) = pn.heads.compare(embedded, betas=[0.3, 0.1, 0.03], **settings)
     assert len(posed) == 2  # the path, and all samples
     assert len(row.path) == 3
