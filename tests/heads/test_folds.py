@@ -14,8 +14,8 @@ from provenet.cli.commands import app
 from provenet.deadline import Budget
 from provenet.heads import kinds
 from provenet.heads.fisher import fisher_pool
-from provenet.heads.fitting import Asked, _follow
-from provenet.heads.samples import in_folds, usual_splits
+from provenet.heads.fitting import Asked, _Fold, _follow, _unfitted
+from provenet.heads.samples import Samples, in_folds, usual_splits
 
 
 def itself(images: torch.Tensor) -> torch.Tensor:
@@ -85,6 +85,22 @@ def test_each_fold_has_a_pooling_of_its_own_samples(tmp_path: Path, monkeypatch:
     assert len(seen) == 3
 
 
+def test_a_fold_that_waits_keeps_its_samples_alone(tmp_path: Path) -> None:
+    whole = Samples.of(embedded(tmp_path / "e", 40))
+    (split, _) = in_folds(whole.y, 2, seed=0)
+    fold = _Fold(_unfitted("fisher-gated", whole.rows(split.train), 2, None, Asked(n_gates=3)), whole, split)
+    first = fold.judged_at(0.1, 1e-2, None)
+    operator = fold.model.solution_.problem.program.operator
+    assert operator.made("kept") is not None
+    fold.rest()
+    waiting = fold.model.solution_.problem.program.operator
+    assert waiting.made("kept") is None
+    assert waiting.patterns is operator.patterns
+    again = fold.judged_at(0.1, 1e-2, None)
+    assert again[0] == first[0]
+    assert again[1] <= 1e-2
+
+
 class Told:
     """A fold whose scores are known; ``done``: at which β it was asked."""
 
@@ -94,6 +110,9 @@ class Told:
     def judged_at(self, share: float, tol: float, seconds: float | None) -> tuple[float, float]:
         self.done += 1
         return self.scores[self.done - 1], 0.01 * self.done
+
+    def rest(self) -> None:
+        pass
 
 
 def test_a_path_ends_where_the_mean_has_seen_enough() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from provenet.estimators.scales import ScaleWarning
 from provenet.heads.kinds import HEADS, Tokens
 from provenet.heads.samples import Samples, Split
 from provenet.solvers import Status
+from provenet.space import anew
 
 _SEARCH = 0.6  # of the seconds: what the path may take; the rest is for the head that is kept
 _ROUGHLY = 3e-2  # the gap along the path
@@ -168,6 +169,11 @@ class _Fold:
     split: Split
     share: float | None = None
 
+    def rest(self) -> None:
+        """Until its next β nothing is kept that can be made again: of all folds it would be as often as much."""
+        solution = self.model.solution_
+        self.model.solution_ = replace(solution, problem=anew(solution.problem))
+
     def judged_at(self, share: float, tol: float, seconds: float | None) -> tuple[float, float]:
         """(how many of the samples that judge are right, a share; relative gap)."""
         model = self.model.set_params(tol=tol, max_seconds=seconds)
@@ -197,6 +203,8 @@ def _follow(folds: Sequence[_Fold], asked: Asked, budget: Budget) -> list[tuple[
             left = turn.left(len(folds) - j)
             seconds = None if left is None else max(left, _SHORTEST)
             judged.append(fold.judged_at(share, max(asked.tol, _ROUGHLY), seconds))
+            if len(folds) > 1:
+                fold.rest()
         accuracies, gaps = np.array(judged).T
         scores = np.column_stack([scores, accuracies])
         found.append((share, float(accuracies.mean()), float(gaps.max())))
