@@ -29,7 +29,7 @@ class Asked:
         str | None,
         typer.Option(
             help="A share of the samples that chooses beta and the head, or an embedding that does. (default: 0.2 of "
-            "more than 10,000 samples, of fewer five folds)"
+            "more than 10,000 samples, of fewer three folds)"
         ),
     ] = None
     folds: Annotated[

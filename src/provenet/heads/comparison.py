@@ -82,7 +82,7 @@ def compare(
     validation : float, Embedding or folder, optional
         A share of the samples, or other ones, by which β and the best head are chosen; then all are trained on.
     folds : int, optional
-        In place of ``validation``: choose by the mean over so many folds.  Without either five folds choose of up to
+        In place of ``validation``: choose by the mean over so many folds.  Without either three folds choose of up to
         10,000 samples, whose fifth would not tell heads apart, and a fifth of more.
     test : Embedding or folder, optional
         What the table's accuracies are of.  It chooses nothing.
@@ -155,7 +155,8 @@ def _chosen_by(
     if folds is not None:
         return samples, in_folds(samples.y, folds, seed), {"folds": folds}
     if validation is None:
-        return samples, usual_splits(samples.y, seed), "usual"
+        usual = usual_splits(samples.y, seed)
+        return samples, usual, {"folds": len(usual)}
     if isinstance(validation, (int, float)):
         return samples, one_split(samples.y, validation, seed), validation
     by = _like(data, validation)

@@ -15,7 +15,7 @@ from provenet.estimators.auto_beta import folds_of
 from provenet.nn.backbone import as_convolved, weighed
 
 Array = NDArray[Any]
-_FOLDS = 5
+_FOLDS = 3
 _SHARE = 0.2
 _FEW = 10_000  # samples up to which a fifth of them cannot tell heads apart: its standard error is a point
 
