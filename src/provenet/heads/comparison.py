@@ -124,13 +124,13 @@ def compare(
     known = {} if begun is None else begun.known
     waiting, began = [name for name in names if name not in known], time.perf_counter()
     rows: list[Row] = []
-    models: dict[str, ProvenClassifier] = {}
     for name in names:
         if name in waiting:
             share = _share(max_seconds, began, len(waiting) - waiting.index(name))
-            row = _fitted(name, models, (splits, whole, other), data.grid, replace(asked, max_seconds=share))
+            row, model = _fitted(name, (splits, whole, other), data.grid, replace(asked, max_seconds=share))
             if begun is not None and row.why != _NO_TIME:
-                begun.add(row, models.get(name))
+                begun.add(row, model)
+            del model  # with all that it keeps of the samples
         else:
             row = known[name]
         rows.append(row)
@@ -170,20 +170,15 @@ def _share(max_seconds: float | None, began: float, waiting: int) -> float | Non
 
 
 def _fitted(
-    name: str,
-    models: dict[str, ProvenClassifier],
-    samples: tuple[Sequence[Split], Samples, Samples | None],
-    grid: Any,
-    asked: Asked,
-) -> Row:
-    """Its row, and among ``models`` the head; where it cannot be had, a row that says why."""
+    name: str, samples: tuple[Sequence[Split], Samples, Samples | None], grid: Any, asked: Asked
+) -> tuple[Row, ProvenClassifier | None]:
+    """Its row and the head; where it cannot be had, a row that says why."""
     if asked.max_seconds is not None and asked.max_seconds <= 0:
-        return Row(name, why=_NO_TIME)
+        return Row(name, why=_NO_TIME), None
     try:
-        row, models[name] = fit_head(name, *samples, grid, asked)
+        return fit_head(name, *samples, grid, asked)
     except (ValueError, MemoryError) as error:
-        return Row(name, why=str(error))
-    return row
+        return Row(name, why=str(error)), None
 
 
 def _embedding(given: Embedding | str | Path) -> Embedding:
