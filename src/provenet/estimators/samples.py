@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from provenet.blocks import with_intercept
 from provenet.blocks.base import Block
 from provenet.blocks.outputs import batch_size, outputs_in_batches
+from provenet.data.alike import digests
 from provenet.data.sharded import samples_in
 from provenet.data.shards import Shards
 from provenet.data.validation import as_mask, as_weights, check_finite, in_words
@@ -44,6 +45,12 @@ class TrainingData:
     weight: NDArray[np.float64] | None
     sample_weight: NDArray[np.float64] | None
     mask: Tensor | None = None
+
+    @property
+    def different(self) -> int:
+        """How many samples there are: one of weight two, and one that is there twice, count once."""
+        there = slice(None) if self.weight is None else self.weight > 0
+        return len(np.unique(digests(self.X, self.targets, self.mask)[there]))
 
     def rows(self, rows: Any) -> TrainingData:
         """Some of the samples."""

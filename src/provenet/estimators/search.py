@@ -149,7 +149,7 @@ class BetaSearch(ManyBetas):
         self.path_, seed, splits = [], self._seed(), self._splits(data)
         self._fit_whitening(data)
         with budget.within():
-            grid = self._grid(roughly(self, data, seed))
+            grid = self._grid(roughly(self, data, seed), data)
         folds = [Fold.of(self, data, *split).alone() for split in splits]
         if self.n_jobs in (None, 1):
             scores: list[Any] = []
@@ -180,7 +180,7 @@ class BetaSearch(ManyBetas):
         with budget.within():
             problem = self._formulate(data, asked.found_at, asked.seed)
         self._say_memory(problem)
-        grid = self._grid(problem)
+        grid = self._grid(problem, data)
         parts = [Fold(copy.copy(self), problem=problem), *(Fold.of(self, data, *split) for split in splits)]
         scores: list[list[float]] = []
         self.path_, gaps, short, interrupted = [], [], 0, False
@@ -265,20 +265,20 @@ class BetaSearch(ManyBetas):
             return USUAL
         return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].unit)
 
-    def _grid(self: Any, problem: Problem) -> list[float]:
+    def _grid(self: Any, problem: Problem, data: TrainingData) -> list[float]:
         listed = self._listed()
         if listed is not None:
             return np.unique([beta.of(problem) for beta in listed])[::-1].tolist()
         if self.betas < 2:
             raise ValueError(f"betas: a path has at least two values of beta, got {self.betas}.")
         top = problem.beta_max or 1.0  # where it is zero the zero network is optimal at every β
-        return (top * np.geomspace(_LARGEST, self._smallest(problem), int(self.betas))).tolist()
+        return (top * np.geomspace(_LARGEST, self._smallest(data), int(self.betas))).tolist()
 
-    def _smallest(self: Any, problem: Problem) -> float:
+    def _smallest(self: Any, data: TrainingData) -> float:
         """The share of β_max that the search ends at."""
         ratio = self.beta_ratio
         if isinstance(ratio, str) and ratio == AUTO:
-            return min(_SMALLEST, LEAST / problem.program.operator.shards.n)
+            return min(_SMALLEST, LEAST / data.different)
         if isinstance(ratio, bool) or not isinstance(ratio, Real) or not 0 < float(ratio) < _LARGEST:
             raise ValueError(f"beta_ratio: it must lie between 0 and {_LARGEST}, or be 'auto', got {ratio!r}.")
         return float(ratio)

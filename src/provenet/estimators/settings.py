@@ -144,7 +144,9 @@ class ManyBetas:
         '["0.1max", …]',
     )
     beta_ratio: float | str = setting(
-        "auto", 'the smallest β in parts of β_max; "auto": 0.002, or three divided by the samples where that is less'
+        "auto",
+        'the smallest β in parts of β_max; "auto": 0.002, or three divided by the samples where that is less: equal '
+        "ones count once, as one of a larger weight does",
     )
     cv: Any = setting(5, "as in scikit-learn")
     scoring: Any = setting(None, "as in scikit-learn; by default accuracy or R²")

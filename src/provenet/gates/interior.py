@@ -7,6 +7,8 @@ import torch
 from scipy.optimize import linprog
 from torch import Tensor
 
+from provenet import batches
+
 _CLEAR = 1e-12  # of unit rows and vectors: a point farther than this from all hyperplanes is inside
 _INSIDE = 1e-9  # a cone whose points are all closer than this to a hyperplane has no inside
 
@@ -20,13 +22,16 @@ def moved_inside(vectors: Tensor, rows: Tensor, patterns: Tensor) -> Tensor:
     length = torch.linalg.vector_norm(rows, dim=1, keepdim=True)
     alive = length[:, 0] > 0
     unit = rows[alive] / length[alive]
-    signs = torch.where(patterns[:, alive], 1.0, -1.0).to(rows.dtype)
+    opened = patterns[:, alive]
     size = vectors.abs().amax(1, keepdim=True).clamp_min(torch.finfo(rows.dtype).tiny)
     direction = vectors / size
-    margin = ((direction @ unit.T) * signs).amin(1) if len(unit) else torch.ones(len(vectors))
+    margin = rows.new_ones(len(vectors))
+    for some in batches.slices(len(unit), len(vectors), batches.TILE):
+        sides = direction @ unit[some].T
+        margin = torch.minimum(margin, torch.where(opened[:, some], sides, -sides).amin(1))
     moved = vectors.clone()
     for k in torch.nonzero(margin <= _CLEAR * torch.linalg.vector_norm(direction, dim=1)).flatten().tolist():
-        moved[k] = _innermost(unit * signs[k, :, None], k)
+        moved[k] = _innermost(torch.where(opened[k, :, None], unit, -unit), k)
     return moved
 
 

@@ -220,7 +220,16 @@ def _certified(problem: Problem, done: Run, tol: float, known: Known, tidy: bool
     program, inside = reduced(problem.program, (Inside(),))
     if tidy:
         done.factors = tidied(program, done.factors, 0.9 * tol)
-    done.factors = _best(problem, (inside.factors(done.factors), *known))
+    own = inside.factors(done.factors)
+    certificate = _of_best(problem, program, done, tol, (own, *known))
+    if certificate.relative_gap < -_HAIR and known:  # better than all networks with these gates: it is none of them
+        certificate = _of_best(problem, program, done, tol, (own,))
+    return certificate
+
+
+def _of_best(problem: Problem, program: Program, done: Run, tol: float, candidates: Known) -> Certificate:
+    """The certificate of the best of these neurons, which become the run's."""
+    done.factors = _best(problem, candidates)
     certificate = _no_worse_than_none(problem, program, done, tol)
     if certificate.holds(tol) or done.proven is None or not done.proven.lower * problem.units.value > certificate.dual:
         return certificate
