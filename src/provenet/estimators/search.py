@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import reprlib
 import time
 import warnings
 from collections.abc import Callable
@@ -171,7 +172,21 @@ class BetaSearch(ManyBetas):
         return best, False
 
     def _splits(self: Any, data: TrainingData) -> list[Any]:
-        return list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
+        cv = check_cv(self.cv, data.y, classifier=is_classifier(self))
+        try:
+            splits = list(cv.split(data.X, data.y))
+        except ValueError as error:
+            if "groups" not in str(error):
+                raise
+            raise ValueError(
+                f"cv: {type(cv).__name__} asks for groups, which fit does not take; give the splits themselves, "
+                "cv=list(splitter.split(X, y, groups))."
+            ) from None
+        if not splits:
+            raise ValueError("cv: it makes no split; give at least one pair (train, test) of rows.")
+        for k, rows in ((k, rows) for k, split in enumerate(splits) for rows in split):
+            _check_rows(k, np.asarray(rows), len(data.X))
+        return splits
 
     def _search(self: Any, data: TrainingData, budget: Budget) -> tuple[int, bool]:
         """Which β is best, and whether Ctrl-C ended it: by what the folds had scored until then."""
@@ -309,6 +324,16 @@ class _Asked(NamedTuple):
 
     def at(self, beta: float) -> tuple[TrainingData, float, Beta, int, float]:
         return self.data, beta, self.found_at, self.seed, self.tol
+
+
+def _check_rows(k: int, rows: NDArray[Any], n: int) -> None:
+    """That a part of split ``k`` is some of n samples, said by numbers or as true and false."""
+    numbers = rows.dtype.kind in "iu" and rows.size > 0 and rows.min() >= -n and rows.max() < n
+    truths = rows.dtype.kind == "b" and rows.shape == (n,) and rows.any()
+    if rows.ndim != 1 or not (numbers or truths):
+        raise ValueError(
+            f"cv: split {k} has to name some of the {n} samples for each part, got {reprlib.repr(rows.tolist())}."
+        )
 
 
 def _of_kind(model: Any, activation: str, gates: Any) -> Any:

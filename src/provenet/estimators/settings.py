@@ -13,6 +13,7 @@ from numbers import Integral
 from textwrap import fill
 from typing import Any, TypeVar
 
+import numpy as np
 from sklearn.utils import check_random_state
 
 from provenet.blocks.base import Block
@@ -26,9 +27,11 @@ def setting(default: Any, meaning: str) -> Any:
 
 
 def seed_of(random_state: Any) -> int:
-    """A number is the seed; of what else scikit-learn takes one is drawn."""
+    """A number is the seed; of what else scikit-learn takes, or of numpy's generators, one is drawn."""
     if isinstance(random_state, Integral):
         return int(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 

@@ -35,11 +35,12 @@ def affordable(on: OnData, count: int, cones: bool = False) -> int:
     left = deadline.left()
     if left == math.inf or current() is not None or not isinstance(on.X, torch.Tensor):
         return count
+    share = _SHARE / (1 + cones)  # cones are gone over at each look, and where neurons are moved into them
     needed = _seconds(on, count, cones)
     for _ in range(_TRIES):
-        if needed <= _SHARE * left or count <= 1:
+        if needed <= share * left or count <= 1:
             break
-        count = max(1, math.floor(_ROUND * count * _SHARE * left / needed))
+        count = max(1, math.floor(_ROUND * count * share * left / needed))
         needed = _seconds(on, count, cones)
     if needed > left + deadline.grace(left):
         single = " with a single gate" if count else ""

@@ -52,7 +52,7 @@ class BlockTrainee:
     def network(self, group: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
         on, root = self.on, self.units.z**0.5
         nobody = Factors.empty(on.p, on.q)
-        module = on.block.network(nobody, None, on.readout, group if len(on.groups) > 1 else None, self.relu)
+        module = on.block.network(nobody, None, on.readout, group, self.relu)
         del (
             module.first,
             module.second,

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from provenet.data.validation import check_dense
 from provenet.nn import CNN, MLP, TwoLayer
 from provenet.nn.cnn import Convolution
 
@@ -148,6 +149,7 @@ def _bias(last: Any) -> Tensor | None:
 
 
 def _double(tensor: Tensor) -> Tensor:
+    check_dense(tensor, "module, its weights")
     return tensor.detach().to(device="cpu", dtype=torch.float64)
 
 

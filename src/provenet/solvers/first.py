@@ -1,4 +1,4 @@
-"""What a run has that was cut short before its first step: the neurons that pull hardest at zero, as long as is best."""
+"""What a run has that was cut short before its first step: the neurons that pull hardest at zero, of the best size."""
 
 from __future__ import annotations
 

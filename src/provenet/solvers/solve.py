@@ -107,6 +107,8 @@ def solve_quietly(
 ) -> Solution:
     """`solve`, for those who look at the status themselves."""
     check_asked(method, limits)
+    if callback is not None and not callable(callback):
+        raise ValueError(f"callback: a function is needed, got {callback!r}.")
     if not isinstance(problem, Problem):
         raise ValueError(f"problem: expected one that provenet.formulate made, got {type(problem).__name__}.")
     if problem.program.operator.shards.spread is not (ranks.current() is not None):
@@ -256,7 +258,7 @@ def _best(problem: Problem, candidates: tuple[Factors, ...]) -> Factors:
 
 def _objective(problem: Problem, factors: Factors) -> float:
     program = problem.program
-    if problem.activation != "relu":
+    if problem.activation != "relu" or factors.n_neurons == 0:  # those that are none say nothing: no pass over the data
         return float(program.objective_factors(factors))
     try:
         network, said = problem.spoken(factors)
