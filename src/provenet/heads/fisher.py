@@ -92,4 +92,5 @@ class _Triangle:
 
     @property
     def factor(self) -> Array:
-        return np.asarray(np.linalg.qr(np.concatenate(self._parts, axis=1).T, mode="r").T)
+        triangle: Array = np.asarray(np.linalg.qr(np.concatenate(self._parts, axis=1).T, mode="r"))
+        return triangle.T
