@@ -23,7 +23,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from provenet.data.validation import check_dense
 from provenet.nn import CNN, MLP, TwoLayer
 from provenet.nn.cnn import Convolution
 
@@ -149,7 +148,8 @@ def _bias(last: Any) -> Tensor | None:
 
 
 def _double(tensor: Tensor) -> Tensor:
-    check_dense(tensor, "module, its weights")
+    if tensor.is_meta:
+        raise ValueError("module: its weights are on the meta device, and hold no numbers.")
     return tensor.detach().to(device="cpu", dtype=torch.float64)
 
 
