@@ -49,7 +49,7 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "split of other samples": (lambda: searched(cv=[(np.arange(9), np.arange(28, 40))]), r"^cv: split 0 .* 30 samples"),
     "split into nothing": (lambda: searched(cv=[(np.arange(9), np.arange(0))]), r"^cv: split 0"),
     "groups": (lambda: searched(cv=GroupKFold(2)), r"^cv: GroupKFold asks for groups"),
-    "window": (lambda: fitted(TOKENS, block=pn.PoolFormer(window=2.5)), r"^window: it must be a whole number"),  # type: ignore[arg-type]
+    "window": (lambda: fitted(TOKENS, block=pn.PoolFormer(window=2.5)), r"^window: it must be odd"),  # type: ignore[arg-type]
     "no function": (lambda: fitted(TOKENS, block=pn.TokenMap(None)), r"^function: something that can be called"),  # type: ignore[arg-type]
     "function in place": (lambda: fitted(TOKENS, block=pn.TokenMap(lambda x: x.mul_(2))), r"^function: it changes"),
     "function of float32": (lambda: fitted(TOKENS, block=pn.TokenMap(lambda x: x.float())), r"^function: of float64"),

@@ -71,7 +71,7 @@ class Neighbourhood(OnGrid):
         super().__post_init__()
         window = self.window
         if isinstance(window, bool) or not isinstance(window, int) or window < 1 or window % 2 == 0:
-            raise ValueError(f"window: it must be a whole number that is odd, so that it has a centre, got {window!r}.")
+            raise ValueError(f"window: it must be odd, so that it has a centre, got {window!r}.")
 
     def grid_of(self, s: int) -> Grid:
         if self.grid is not None:
