@@ -58,7 +58,6 @@ def test_a_search_says_what_it_tried(run, flowers):
     assert all(0 <= each["score"] <= 1 for each in candidates)
 
 
-
 def test_options_reach_the_estimator(run, flowers):
     settings = (
         "--beta",
