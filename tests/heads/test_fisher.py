@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet.heads import kinds
+from provenet.heads import fisher, kinds
 from provenet.heads.fisher import fisher_pool
 from provenet.io import export_onnx
 
@@ -43,6 +44,19 @@ def test_the_pooling_is_a_power_of_the_discriminants_gram_matrix() -> None:
     )  # (C^¼ C^¼)² = C
     np.testing.assert_allclose(fisher_pool(X, y, 2), pool[:2])  # fewer cells: the leading ones
     np.testing.assert_allclose(np.abs(fisher_pool(X * 2.0**-60, y, 16)), np.abs(pool), atol=1e-9)
+
+
+def test_means_of_all_classes_are_not_held_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((600, 8, 64)).astype(np.float32), np.arange(600) % 300
+    tracemalloc.start()
+    pool = fisher_pool(X, y, 8)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 300 * 8 * 64 * 8 / 2
+    monkeypatch.setattr(fisher, "_AT_ONCE", 8 * 64)  # a sample at a time
+    again = fisher_pool(X, y, 8)
+    np.testing.assert_allclose(again.T @ again, pool.T @ pool, atol=1e-10)
 
 
 @pytest.mark.parametrize("what", ["dead feature", "empty place", "all the same", "one sample a class"])

@@ -65,7 +65,7 @@ def _sampled(trainee: BlockTrainee, name: str, count: int, seed: int | None, sha
     if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
         raise ValueError(f"seed: it must be a whole number from zero on, or None, got {seed!r}.")
     _check_room(trainee.on, count)
-    asked, count = count, affordable(trainee.on, count)
+    asked, count = count, affordable(trainee.on, count, cones=relu)
     alike = isinstance(shards, Spread) and name not in BLIND  # all processes must see the same
     sight = sight_of_sample(trainee, shards) if alike else sight_of(trainee)
     found, network = SAMPLERS[name](replace(sight, brief=trainee.loss.labels and not relu), count, seed)

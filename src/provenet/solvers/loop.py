@@ -19,6 +19,7 @@ from provenet.certificates import DualPoint, Gap, Mixture, Screen, better_dual, 
 from provenet.problem import Program, Units
 from provenet.ranks import current
 from provenet.reductions import Reduction
+from provenet.solvers.first import first_neurons
 from provenet.solvers.needs import RESIDENT, Ability
 from provenet.solvers.offers import Offer, Task
 from provenet.solvers.points import Point, Record
@@ -199,6 +200,8 @@ def run(
         ):  # overflow, or a factorisation broke down
             status = Status.NONFINITE
     found = course.best.factors()
+    if status is Status.TIME_LIMIT and found.n_neurons == 0 and course.at_zero is not None:
+        found = first_neurons(program, course.at_zero)
     return Run(status, found, course.step, course.seconds, course.history, course.proven, course.judged)
 
 
@@ -370,5 +373,5 @@ def _gap_at_zero(program: Program, zero: Point) -> Gap:
     """As it can be had at once, where that shows a neuron that pulls harder than β: zero is then not the answer."""
     with deadline.at_once():
         gap = duality_gap(program, zero.prediction, zero.penalty)
-    settled = gap.polar_least > _BEYOND * program.beta or not program.gauge.tightens
+    settled = gap.polar_least > _BEYOND * program.beta or not program.gauge.tightens or deadline.over()
     return gap if settled else duality_gap(program, zero.prediction, zero.penalty)

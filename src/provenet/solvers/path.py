@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,12 @@ def path(
     sees every look at a gap, ``progress`` every solution.  Ctrl-C and the end of the time end the path after the
     solution they interrupt: what was found until then is returned.
     """
-    grid = beta_grid(problem.beta_max, betas, beta_ratio) if isinstance(betas, int) else list(betas)
+    if isinstance(betas, Integral):
+        grid = beta_grid(problem.beta_max, int(betas), beta_ratio)
+    elif isinstance(betas, Iterable):
+        grid = list(betas)
+    else:
+        raise ValueError(f"betas: give a number of values, or a list of them, got {betas!r}.")
     solutions: list[Solution] = []
     with suppress(KeyboardInterrupt):  # between two solutions
         for found in along(problem, grid, method, Limits(tol, max_steps, max_seconds), callback):
@@ -77,7 +83,7 @@ def beta_grid(beta_max: float, count: int, beta_ratio: float = 1e-3) -> list[flo
     """
     if count < 2:
         raise ValueError(f"betas: a path has at least two values of beta, got {count}.")
-    if not 0 < beta_ratio < 1:
+    if isinstance(beta_ratio, bool) or not isinstance(beta_ratio, Real) or not 0 < beta_ratio < 1:
         raise ValueError(f"beta_ratio: it must lie between 0 and 1, got {beta_ratio!r}.")
     top = beta_max if beta_max > 0 else 1.0
     return (top * np.geomspace(1.0, beta_ratio, count)).tolist()
