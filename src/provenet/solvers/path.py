@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,35 @@ def path(
     callback: Callback | None = None,
     progress: Callable[[Solution], Any] | None = None,
 ) -> list[Solution]:
-    """Solutions of ``problem`` at strictly decreasing β, each warm-started from the one before.
+    """Solutions of a problem at strictly decreasing β, each warm-started from the one before.
 
-    ``betas``: the values themselves, or how many, log-spaced from β_max (where the zero network is optimal) down to
-    ``beta_ratio``·β_max.  ``tol`` and ``max_steps`` hold for each β, ``max_seconds`` for the whole path; ``callback``
-    sees every look at a gap, ``progress`` every solution.  Ctrl-C and the end of the time end the path after the
-    solution they interrupt: what was found until then is returned.
+    Ctrl-C and the end of the time end the path after the solution they interrupt: what was found until then is
+    returned.
+
+    Parameters
+    ----------
+    problem : Problem
+        At any β; its data, gates and loss are those of the path.
+    betas : int or sequence of float, default 20
+        How many, log-spaced from β_max (where the zero network is optimal) down to ``beta_ratio``·β_max; or the values
+        themselves.
+    method, tol, max_steps
+        As in `provenet.solve`, for each β.
+    beta_ratio : float, default 1e-3
+        See ``betas``.
+    max_seconds : float, optional
+        A limit of the whole path.
+    callback : function, optional
+        Gets a `Record` at each look at a gap; a true answer ends the path.
+    progress : function, optional
+        Gets every `Solution` as it is found.
+
+    Returns
+    -------
+    list of Solution
+        Each with its ``problem``, whose ``beta`` it is, and its certificate.
     """
-    grid = beta_grid(problem.beta_max, betas, beta_ratio) if isinstance(betas, int) else list(betas)
+    grid = beta_grid(problem.beta_max, int(betas), beta_ratio) if isinstance(betas, Integral) else list(betas)
     solutions: list[Solution] = []
     with suppress(KeyboardInterrupt):  # between two solutions
         for found in along(problem, grid, method, Limits(tol, max_steps, max_seconds), callback):
