@@ -63,8 +63,9 @@ def bilinear(activation: str, loss: str = "squared") -> pn.Problem:
 
 
 def test_the_block_keeps_the_contracts() -> None:
-    for activation in ("linear", "gated_relu"):
+    for activation in ("linear", "gated_relu", "relu"):
         check_block(Bilinear(), PAIRS[:6], activation)
+    for activation in ("linear", "gated_relu"):
         check_operator(bilinear(activation).program.operator)
     check_rows(Bilinear(), PAIRS)
 
