@@ -45,15 +45,16 @@ def test_no_point_of_the_cone_is_better_and_its_own_is_one(r: int, seed: int) ->
     assert np.linalg.norm(G.T @ u) == pytest.approx(value, rel=1e-9)
 
 
+@pytest.mark.parametrize("rank", [1, 2])
 @pytest.mark.parametrize("r", [3, 4, 5])
-def test_rows_that_span_a_plane_have_two_facets(r: int) -> None:
+def test_rows_that_span_a_line_or_a_plane_have_a_facet_or_two(r: int, rank: int) -> None:
     """However many they are: without that all pairs of them were taken for rays, of 400 rows in five terabytes."""
     rng = np.random.default_rng(0)
-    K, inside = cone(rng, 400, 2)
-    plane, _ = np.linalg.qr(rng.standard_normal((r, 2)))
-    K, inside = K @ plane.T, plane @ inside
+    K, inside = cone(rng, 400, rank)
+    axes, _ = np.linalg.qr(rng.standard_normal((r, rank)))
+    K, inside = K @ axes.T, axes @ inside
     found = facets(K, inside)
-    assert len(found) == 2
+    assert len(found) == rank
     if r == 3:
         G = rng.standard_normal((3, 2))
         assert largest_in_cone(G, K, inside)[0] == pytest.approx(largest_in_cone(G, K[found], inside)[0], rel=1e-12)
