@@ -1,4 +1,5 @@
-"""A block, a loss, a gauge, a method and a sampler of gates of a user's, each a small file: nothing is registered, all is certified."""
+"""A block, a loss, a gauge, a method and a sampler of gates of a user's, each a small file: nothing is registered, all
+is certified."""
 
 from __future__ import annotations
 

@@ -63,10 +63,9 @@ def formulate(
         "gaussian", "between" (halfway between rows of different targets), "trained" (the units of a ReLU network
         trained for a moment) or "auto" (trained, where that takes a moment, else Gaussian), ``n_gates`` of them;
         "grow", some Gaussian ones to which `solve` adds the ones that pull hardest, up to ``n_gates``; a number of
-        Gaussian ones; gate vectors (P, p) of your own; a network, whose units they are; or a sampler of your own.  A block with groups has so
-        many in each group.  For ReLU gates are arrangements, and "all" enumerates them; of whitened X, or rows
-        orthogonal to one another, one open gate is all that is needed
-        (CP §3.3).
+        Gaussian ones; gate vectors (P, p) of your own; a network, whose units they are; or a sampler of your own.  A
+        block with groups has so many in each group.  For ReLU gates are arrangements, and "all" enumerates them; of
+        whitened X, or rows orthogonal to one another, one open gate is all that is needed (CP §3.3).
     loss : str or Loss class, default "squared"
         "squared", "softmax", "logistic" or "huber".  Every loss is a sum over samples.
     beta : float, default 1e-3

@@ -73,7 +73,8 @@ def _sampled(trainee: BlockTrainee, wanted: Wanted, seed: int | None, shards: Wh
     find = wanted.own or SAMPLERS[name]
     found, network = find(replace(sight, brief=trainee.loss.labels and not relu), count, seed)
     if wanted.own is not None:  # of which nothing is taken on trust
-        found = [distinct_gates(own, rows.decided(own)) for rows, (own, _) in zip(trainee.on.groups, found, strict=True)]
+        both = zip(trainee.on.groups, found, strict=True)
+        found = [distinct_gates(vectors, rows.decided(vectors)) for rows, (vectors, _) in both]
     gates = replace(_together(found), left_out=asked - count)
     # a gated network's optimum is soon found, whatever its start; ReLU's may take longer than there is time for
     if network is None or (not relu and deadline.left() == math.inf):

@@ -20,7 +20,7 @@ _SEEDLINGS = 0.2  # of the gates asked for: how many Gaussian ones grow
 class Wanted:
     """name: of a sampler, which is to find ``count`` gates in each group of features, "auto" for the one that suits the
     data; "grow", which begins with some of them and lets `solve` find the others; "all", the arrangements of ReLU; or
-    "given", by ``vectors`` (P, p) or as the units of a ``network``.  own: a sampler of the user's, whose name it is."""
+    "given", by ``vectors`` (P, p) or as the units of a ``network``.  own: a sampler of the user's; the name is its."""
 
     name: str
     count: int = 0
@@ -30,8 +30,8 @@ class Wanted:
 
     @staticmethod
     def of(gates: Any, n_gates: Any = 100) -> Wanted:
-        """As a user says it: ``gates`` a name, with ``n_gates`` of them, a number of Gaussian ones, vectors or a
-        sampler of their own, or a network.  Where ``gates`` are "auto" or Gaussian, ``n_gates`` may say all this as well."""
+        """As a user says it: ``gates`` a name or a sampler of their own, with ``n_gates`` of them, a number of Gaussian
+        ones, vectors, or a network.  Where ``gates`` are "auto" or Gaussian, ``n_gates`` may say all this as well."""
         if isinstance(gates, str):
             if gates not in GATES:
                 raise _unknown(gates)
@@ -82,8 +82,8 @@ class Wanted:
 
 
 def _unknown(gates: Any) -> ValueError:
-    known = ", ".join(map(repr, GATES))
-    return ValueError(f"gates: {gates!r} is unknown; choose one of {known}, a number, vectors, a network or a sampler.")
+    known = ", ".join([*map(repr, GATES), "a number", "vectors", "a network"])
+    return ValueError(f"gates: {gates!r} is unknown; choose one of {known} or a function.")
 
 
 def _name_of(sampler: Any) -> str:

@@ -13,7 +13,13 @@ from provenet.problem import Problem
 
 
 def check_sampler(
-    sampler: str | Sampler, block: Block, X: Any, Y: Any, activation: str = "gated_relu", count: int = 6, **settings: Any
+    sampler: str | Sampler,
+    block: Block,
+    X: Any,
+    Y: Any,
+    activation: str = "gated_relu",
+    count: int = 6,
+    **settings: Any,
 ) -> Problem:
     """Seeded; one gate a pattern, as many as there may be; none that grazes a row, is zero, or closed everywhere;
     whatever the unit of X.
