@@ -58,7 +58,7 @@ def path(
     list of Solution
         Each with its ``problem``, whose ``beta`` it is, and its certificate.
     """
-    grid = beta_grid(problem.beta_max, int(betas), beta_ratio) if isinstance(betas, Integral) else list(betas)
+    grid = beta_grid(problem.beta_max, int(betas), beta_ratio) if isinstance(betas, (int, Integral)) else list(betas)
     solutions: list[Solution] = []
     with suppress(KeyboardInterrupt):  # between two solutions
         for found in along(problem, grid, method, Limits(tol, max_steps, max_seconds), callback):
