@@ -42,8 +42,12 @@ def path(
     betas : int or sequence of float, default 20
         How many, log-spaced from β_max (where the zero network is optimal) down to ``beta_ratio``·β_max; or the values
         themselves.
-    method, tol, max_steps
-        As in `provenet.solve`, for each β.
+    method : str or Method, default "auto"
+        As in `provenet.solve`.
+    tol : float, default 1e-6
+        The relative gap asked for, at each β.
+    max_steps : int, optional
+        A limit of each run.
     beta_ratio : float, default 1e-3
         See ``betas``.
     max_seconds : float, optional
