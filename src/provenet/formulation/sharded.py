@@ -143,7 +143,7 @@ def _count(wanted: Wanted, statement: Statement, on: OnData) -> int:
         return wanted.count
     if wanted.network is not None:
         return how_many_units(wanted.network, on)
-    return len(torch.atleast_1d(as_tensor(wanted.own, "gates")))
+    return len(torch.atleast_1d(as_tensor(wanted.given, "gates")))
 
 
 def _check(statement: Statement, given: Given) -> None:

@@ -30,12 +30,37 @@ def path(
     callback: Callback | None = None,
     progress: Callable[[Solution], Any] | None = None,
 ) -> list[Solution]:
-    """Solutions of ``problem`` at strictly decreasing β, each warm-started from the one before.
+    """Solutions of a problem at strictly decreasing β, each warm-started from the one before.
 
-    ``betas``: the values themselves, or how many, log-spaced from β_max (where the zero network is optimal) down to
-    ``beta_ratio``·β_max.  ``tol`` and ``max_steps`` hold for each β, ``max_seconds`` for the whole path; ``callback``
-    sees every look at a gap, ``progress`` every solution.  Ctrl-C and the end of the time end the path after the
-    solution they interrupt: what was found until then is returned.
+    Ctrl-C and the end of the time end the path after the solution they interrupt: what was found until then is
+    returned.
+
+    Parameters
+    ----------
+    problem : Problem
+        At any β; its data, gates and loss are those of the path.
+    betas : int or sequence of float, default 20
+        How many, log-spaced from β_max (where the zero network is optimal) down to ``beta_ratio``·β_max; or the values
+        themselves.
+    method : str or Method, default "auto"
+        As in `provenet.solve`.
+    tol : float, default 1e-6
+        The relative gap asked for, at each β.
+    max_steps : int, optional
+        A limit of each run.
+    beta_ratio : float, default 1e-3
+        See ``betas``.
+    max_seconds : float, optional
+        A limit of the whole path.
+    callback : function, optional
+        Gets a `Record` at each look at a gap; a true answer ends the path.
+    progress : function, optional
+        Gets every `Solution` as it is found.
+
+    Returns
+    -------
+    list of Solution
+        Each with its ``problem``, whose ``beta`` it is, and its certificate.
     """
     if isinstance(betas, Integral):
         grid = beta_grid(problem.beta_max, int(betas), beta_ratio)
