@@ -48,6 +48,35 @@ def top_pairs(
     return sigma, right, W.mT @ V
 
 
+def leading_by_products(
+    products: Products, gates: Tensor, p: int, q: int, width: int, steps: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The same as `top_pairs`, of fewer products: rows V span v, Gᵀu, GᵀGv, GᵀGGᵀu, … for random blocks v and u of
+    ``width`` vectors, as each product with both sides takes both chains on."""
+    if width * steps >= min(p, q):
+        return top_pairs(products, gates, p, q, width, steps)
+    generator = torch.Generator().manual_seed(0)
+    sides = [torch.randn(len(gates), width, size, generator=generator, dtype=torch.float64) for size in (p, q)]
+    found: tuple[list[Tensor], list[Tensor]] = ([], [])
+    names, images = gates.repeat_interleave(width), []
+    for _ in range(steps):
+        for known, rows in zip(found, sides, strict=True):
+            known.append(_beyond(rows, known))
+        u, v = (known[-1].flatten(0, 1) for known in found)
+        sides = [side.view(len(gates), width, -1) for side in products(u, v, names)]  # Gv, Gᵀu
+        images.append(sides[0])
+    W, sigma, right = torch.linalg.svd(torch.cat(images, 1), full_matrices=False)
+    return sigma, right, W.mT @ torch.cat(found[1], 1)
+
+
+def _beyond(rows: Tensor, known: list[Tensor]) -> Tensor:
+    """Orthonormal rows, orthogonal to all that are known, that span these with them."""
+    rows = _orthonormal(rows)
+    for basis in [torch.cat(known, 1)] * 2 if known else []:
+        rows = _orthonormal(rows - rows @ basis.mT @ basis)
+    return rows
+
+
 def _orthonormal(rows: Tensor) -> Tensor:
     return torch.linalg.qr(rows.mT).Q.mT.contiguous()
 

@@ -15,7 +15,18 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.certificates import DualPoint, Gap, Mixture, Screen, better_dual, duality_gap, judged
+from provenet.certificates import (
+    DualPoint,
+    Gap,
+    Mixture,
+    Screen,
+    better_dual,
+    duality_gap,
+    gap_at,
+    judged,
+    known_at_zero,
+)
+from provenet.polar import is_large
 from provenet.problem import Program, Units
 from provenet.ranks import current
 from provenet.reductions import Reduction
@@ -301,7 +312,8 @@ class _Course:
             own = self.at_zero
         else:
             began = time.perf_counter()
-            own = duality_gap(self.program, point.prediction, point.penalty, tol=self.limits.tol, screen=self.screen)
+            asked: dict[str, Any] = {"tol": self.limits.tol, "screen": self.screen, "least": point.least}
+            own = duality_gap(self.program, point.prediction, point.penalty, **asked)
             self.look_seconds = time.perf_counter() - began
         self.seen = self.step
         if not _finite(own):
@@ -367,7 +379,11 @@ def _finite(gap: Gap) -> bool:
 
 
 def _gap_at_zero(program: Program, zero: Point) -> Gap:
-    """As it can be had at once, where that shows a neuron that pulls harder than β: zero is then not the answer."""
+    """As it can be had at once, where that shows a neuron that pulls harder than β: zero is then not the answer.
+
+    Where bounds of polars take many passes over the data, and β_max was asked for, that is one."""
+    if is_large(program.operator) and (at := known_at_zero(program, zero.prediction)) is not None:
+        return gap_at(program, zero.prediction, zero.penalty, at)
     with deadline.at_once():
         gap = duality_gap(program, zero.prediction, zero.penalty)
     settled = gap.polar_least > _BEYOND * program.beta or not program.gauge.tightens

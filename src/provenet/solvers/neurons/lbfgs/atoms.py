@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from provenet.gauges.spectral import leading_pairs, spectral_uppers
-from provenet.polar import products_of, top_pairs
+from provenet.polar import leading_by_products, products_of
 from provenet.problem import Program
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot
 from provenet.variable import Factors, Stack
@@ -18,12 +18,27 @@ _ALIKE = 0.9  # the cosine from which on a neuron of the gate has this direction
 _DEPTH = 6  # of the Krylov space, where A* is not formed
 
 
-def wanted(program: Program, here: Coordinates, at: Spot, pull: Stack | None, beyond: float, most: int) -> Factors:
+class Leading:
+    """What products show of the singular pairs where a state stands: found once, for a look asks before and after."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Spot, tuple[Tensor, Factors]] | None = None
+
+    def at(self, program: Program, here: Coordinates, at: Spot) -> tuple[Tensor, Factors]:
+        """Singular values σ (m,) of −A_k*Θ, no larger than the true ones but for rounding, and their unit neurons."""
+        if self._last is None or self._last[0] is not at:
+            self._last = at, _by_products(program, here, at)
+        return self._last[1]
+
+
+def wanted(
+    program: Program, here: Coordinates, at: Spot, pull: Stack | None, leading: Leading, beyond: float, most: int
+) -> Factors:
     """Unit neurons (u, v) with −uᵀ(A_k*Θ)v > ``beyond``, the largest first, that no neuron is alike.
 
     pull (P, p, q): −A_k*Θ as the program has it, None where it is too large to be formed.
     """
-    sigma, atoms = _by_products(program, here, at) if pull is None else _by_stack(here, pull, beyond)
+    sigma, atoms = leading.at(program, here, at) if pull is None else _by_stack(here, pull, beyond)
     order = torch.argsort(sigma, descending=True)
     atoms = atoms.select(order[sigma[order] > beyond])
     return atoms.select(~_alike(atoms, at.factors)).select(slice(0, most))
@@ -41,7 +56,7 @@ def _by_products(program: Program, here: Coordinates, at: Spot) -> tuple[Tensor,
     theta = program.loss.gradient(at.prediction).to(here.dtype)
     gates = op.space.arange(op.n_gates)
     width = min(_A_GATE if op.n_gates > 1 else 4 * _A_GATE, op.p, op.q)
-    sigma, left, right = top_pairs(products_of(op, theta), gates, op.p, op.q, width, _DEPTH)
+    sigma, left, right = leading_by_products(products_of(op, theta), gates, op.p, op.q, width, _DEPTH)
     atoms = Factors(-left.flatten(0, 1), right.flatten(0, 1), gates.repeat_interleave(sigma.shape[1]))
     return sigma.flatten(), atoms.to(op.space)
 

@@ -12,7 +12,7 @@ in float64, and their prediction anew.  Where float32 has no more to give, the s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -20,11 +20,12 @@ from torch import Tensor
 from provenet import batches, deadline
 from provenet.certificates import Gap
 from provenet.operators.bases.rank import MOST_AXES
+from provenet.polar import is_dear, is_large
 from provenet.problem import Program
 from provenet.solvers.loop import Kept, Point, Resumable
 from provenet.solvers.needs import NUCLEAR
 from provenet.solvers.neurons.lbfgs.amplitudes import amplitudes
-from provenet.solvers.neurons.lbfgs.atoms import wanted
+from provenet.solvers.neurons.lbfgs.atoms import Leading, wanted
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot, spot
 from provenet.solvers.neurons.lbfgs.fewer import from_fewer, is_enough
 from provenet.solvers.neurons.lbfgs.pairs import Block, Pairs
@@ -53,6 +54,7 @@ _ALONE = (
 _KINKED = 3  # times as many steps where curvature ends at a kink
 _CALLS = 8e6  # what a step's many small calls take, as multiply-adds;
 _BATCHES = 4  # times that, where neurons go through their block batch by batch
+_LEADING = 12  # products for every gate that a look makes where A* is not formed, at the speed of float64
 _HESSIANS, _SEEN = 2, 2e6  # sizes at a look take as long as so many, and the numbers one is made of, at most
 _GATED, _OUTPUT = 60.0, 300.0  # the work of a neuron's hidden value, gated, and of an output's loss, without products
 _TOLD = ("age", "stuck", "exhausted", "seen")  # of a state, in its snapshot
@@ -62,7 +64,8 @@ _TOLD = ("age", "stuck", "exhausted", "seen")  # of a state, in its snapshot
 class LBFGSState:
     """scales (N, p + q): inverse curvatures, None where they are to be looked at.  stuck: no step was found.
     exhausted: neither was a neuron to add.  seen: the objective at the last look.  renewed: it added neurons.
-    interrupted: Ctrl-C came in the start from fewer samples."""
+    interrupted: Ctrl-C came in the start from fewer samples.  leading: singular pairs where it stands, if they were
+    looked for."""
 
     here: Coordinates
     at: Spot
@@ -74,6 +77,7 @@ class LBFGSState:
     seen: float = math.inf
     renewed: bool = False
     interrupted: bool = False
+    leading: Leading = field(default_factory=Leading)
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,9 @@ class LBFGS(Resumable[LBFGSState]):
         return min(rest, max(_FIRST, step // 3, first // 4))
 
     def _rest(self, task: Task, neurons: int = 0) -> int:
-        return max(self.check_every, math.ceil(3 * task.product / self._step_work(task, neurons)))
+        op = task.program.operator
+        look = _LEADING * op.n_gates * op.neuron_work if is_dear(op) else task.product
+        return max(self.check_every, math.ceil(3 * look / self._step_work(task, neurons)))
 
     def memory(self, program: Program) -> int:
         """The operator in float32, turned; what was remembered of steps; hidden values and their gates."""
@@ -224,7 +230,9 @@ class LBFGS(Resumable[LBFGSState]):
         beyond = program.beta * (1 + min(_BEYOND, 0.1 * gap.relative))
         there = state.at.factors.n_neurons
         most = int(min(max(self.atoms, there // 4), deadline.neurons() - there))
-        atoms = wanted(program, state.here, state.at, gap.pull, beyond, most) if most > 0 else program.nobody
+        atoms = program.nobody
+        if most > 0:
+            atoms = wanted(program, state.here, state.at, gap.pull, state.leading, beyond, most)
         spare = _OF_GAP * gap.absolute / program.beta
         joined = self._joined(program, state, atoms, spare) if atoms.n_neurons else None
         if joined is not None:
@@ -275,7 +283,10 @@ class LBFGS(Resumable[LBFGSState]):
     def point(self, program: Program, state: LBFGSState) -> Point:
         factors = compress(state.here.leave(state.at.factors))
         program.operator.shards.check_same(factors.left, factors.right, factors.gate)
-        return Point.of(factors, program.operator.forward_factors(factors))
+        least = 0.0
+        if is_large(program.operator):
+            least = float(state.leading.at(program, state.here, state.at)[0].max())
+        return Point.of(factors, program.operator.forward_factors(factors), least=least)
 
 
 def _needed(sizes: Tensor, spare: float) -> list[Tensor]:
