@@ -84,7 +84,7 @@ class BM(Method[BMState]):
         if alone:
             step = _PRODUCTS * 4 * self.atoms * op.neuron_work
             if op.n_gates > 1:  # twice as long, behind gates; and each step is looked at
-                step = 0.0 if is_large(op) else 2 * (step + task.product)
+                step = 0.0 if is_large(op) and not is_dear(op) else 2 * (step + task.product)
         return Offer(self.memory(task.program), 0.0, step, 5 * task.decades, alone and not is_dear(op), finishes=True)
 
     def work(self, program: Program) -> float:

@@ -43,6 +43,7 @@ _FINE = 1e-4  # a relative gap from which on float64 pays,
 _IDLE = 1e-7  # or a gain between two looks, of the objective, that is as good as none
 _BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth adding, while the gap is larger
 _DUST, _OF_GAP = 1e-3, 0.02  # of the largest neuron, if β times all such sizes is less of the gap: not worth a step
+_CLEARLY_FEWER, _NO_WORSE = 0.7, 1e-4  # of neurons, and of the objective
 _NEURONS = 160.0  # that there are, about, where gates and outputs allow
 _REMEMBERED = 4  # of a limit of memory, one part in so many is for steps that are remembered
 _FEWEST_PAIRS = 5
@@ -54,6 +55,7 @@ _ALONE = (
 _KINKED = 3  # times as many steps where curvature ends at a kink
 _CALLS = 8e6  # what a step's many small calls take, as multiply-adds;
 _BATCHES = 4  # times that, where neurons go through their block batch by batch
+_FAR = 1.2  # of β: while a neuron pulls as hard, no gap that is asked for is proven
 _LEADING = 12  # products for every gate that a look makes where A* is not formed, at the speed of float64
 _HESSIANS, _SEEN = 2, 2e6  # sizes at a look take as long as so many, and the numbers one is made of, at most
 _GATED, _OUTPUT = 60.0, 300.0  # the work of a neuron's hidden value, gated, and of an output's loss, without products
@@ -233,6 +235,8 @@ class LBFGS(Resumable[LBFGSState]):
         atoms = program.nobody
         if most > 0:
             atoms = wanted(program, state.here, state.at, gap.pull, state.leading, beyond, most)
+        if is_dear(program.operator):
+            state = self._with_fewer(program, state)
         spare = _OF_GAP * gap.absolute / program.beta
         joined = self._joined(program, state, atoms, spare) if atoms.n_neurons else None
         if joined is not None:
@@ -273,6 +277,17 @@ class LBFGS(Resumable[LBFGSState]):
         pairs = state.pairs.carried(state.at.gradient.shape[1], kept[:before], len(kept) - before, most)
         return replace(state, here=nearby, at=there, pairs=pairs, scales=None, stuck=False, renewed=True)
 
+    def _with_fewer(self, program: Program, state: LBFGSState) -> LBFGSState:
+        """A gate's neurons as the singular pairs of what they come to, without dust, where these are clearly fewer, and
+        hardly worse: then nothing is remembered of steps, but each costs less."""
+        there = state.at.factors.n_neurons
+        factors = compress(state.here.leave(state.at.factors), _DUST)
+        if factors.n_neurons > _CLEARLY_FEWER * there:
+            return state
+        begun = self._begun(program, state.here, factors)
+        worse = begun.at.value > state.at.value + _NO_WORSE * abs(state.at.value)
+        return state if worse else replace(begun, age=state.age, seen=state.seen, leading=state.leading)
+
     def renewed(self, state: LBFGSState) -> bool:
         """At best sizes new neurons pull no harder than β, and neither, almost, do others: a better dual point."""
         return state.renewed
@@ -281,12 +296,14 @@ class LBFGS(Resumable[LBFGSState]):
         return state.exhausted
 
     def point(self, program: Program, state: LBFGSState) -> Point:
-        factors = compress(state.here.leave(state.at.factors))
+        dear = is_dear(program.operator)  # then dust is gone before anything is proven, not after
+        factors = compress(state.here.leave(state.at.factors), *[_DUST] * dear)
         program.operator.shards.check_same(factors.left, factors.right, factors.gate)
-        least = 0.0
-        if is_large(program.operator):
+        op, least = program.operator, 0.0
+        if is_large(op):
             least = float(state.leading.at(program, state.here, state.at)[0].max())
-        return Point.of(factors, program.operator.forward_factors(factors), least=least)
+        far = dear and least > _FAR * program.beta  # from being proven: what float32 says is near enough
+        return Point.of(factors, state.at.prediction if far else op.forward_factors(factors), least=least)
 
 
 def _needed(sizes: Tensor, spare: float) -> list[Tensor]:
