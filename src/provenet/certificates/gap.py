@@ -10,7 +10,7 @@ from torch import Tensor
 
 from provenet.certificates.screen import Screen, joined
 from provenet.gauges import Asked, BoundKind, Bounds
-from provenet.polar import is_large, polar_bounds
+from provenet.polar import is_dear, polar_bounds
 from provenet.problem import Program
 from provenet.variable import Stack
 from provenet.vectors import power_of_two
@@ -84,13 +84,14 @@ def duality_gap(
 
     final: as `Program.polar` has it.  tol: the relative gap that is asked for; polars need not be known better than it
     takes to tell, and where one is found that is too large, not at all, but for the ``final`` time.  screen: which
-    gates need not be met; a run has one.  least: what the largest polar is known to be at least.
+    gates need not be met; a run has one.  least: what the largest polar is, about, at least:
+    where that proves too little, it is not bounded by dear products.
     """
     theta = program.loss.dual_at(prediction)
     primal = float(program.loss.value(prediction)) + program.beta * penalty
     wanted = primal - tol * abs(primal)
-    formed = program.gauge.exact_polar and not is_large(program.operator)
-    enough = 0.0 if formed else enough_polar(program, theta, wanted)
+    told = program.gauge.exact_polar and not is_dear(program.operator)
+    enough = 0.0 if told else enough_polar(program, theta, wanted)
     at, polar = _bounded(program, theta, final, tol, enough, screen, least)
     found = Gap(primal, at)
     return replace(found, polar_least=float(polar.lower.max()), pull=polar.stack, peaks=polar.peaks)

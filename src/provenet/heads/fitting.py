@@ -145,7 +145,7 @@ def fit_head(
         block=block,
         activation=kind.activation,
         gates="gaussian",
-        n_gates=asked.n_gates,
+        n_gates=int(min(asked.n_gates, kind.most_gates)),
         random_state=asked.seed,
         warm_start=True,
     )

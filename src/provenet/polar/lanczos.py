@@ -31,6 +31,7 @@ Products = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # (u, v, g
 
 FAILURE = 1e-12  # of all gates of one polar together
 PAIRS = 4  # starts a gate and side: with u on one side and v on the other, one product serves two;
+LOOKS = 100  # polars of a run that share `FAILURE` where products are dear
 FEW_PAIRS = 2  # where products are dear: half the work a step, and a few more steps.  With one, rounding could hide all
 _BISECTIONS = 60
 _LOOK_EVERY = 5  # steps between two looks at the bounds
@@ -139,14 +140,15 @@ def spectral_bounds(
     A gate is left alone once its bounds are within ``tol`` of each other, or its upper one below another's lower one
     or no more than ``enough``, or after ``steps`` steps, or at a deadline; and all are once a lower one is beyond
     ``lost``.  seed: of the starts; None takes them from the system's randomness, which no data know.  dear: whether
-    products are most of the work: then there are fewer starts, and bounds are looked at after every step.
+    products are most of the work: then there are fewer starts, bounds are looked at after every step, and those of all
+    looks of a run hold together, as its certificate may meet the last ones again.
     """
     pairs, every = (FEW_PAIRS, 1) if dear else (PAIRS, _LOOK_EVERY)
     generator = torch.Generator()
     generator.manual_seed(first_says(generator.seed()) if seed is None else seed)
     lower = torch.zeros(gates, dtype=torch.float64)
     upper = torch.full((gates,), float("inf"), dtype=torch.float64)
-    shares = [_least_share(size, gates, pairs) for size in (p, q)]
+    shares = [_least_share(size, gates * (LOOKS if dear else 1), pairs) for size in (p, q)]
     together = batches.count(pairs * steps * (p + q), batches.BASIS)
     for some in torch.arange(gates).split(together):
         gate = some.repeat_interleave(pairs)

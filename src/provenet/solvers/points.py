@@ -16,7 +16,7 @@ class Point:
     """A candidate: its prediction, its penalty Σγ(Z_k), and its neurons when asked for.
 
     dual: a dual point whose bound the method has proved on its own, if any.  least: what the largest polar at its
-    gradient is at least, but for rounding, where the method has seen that."""
+    gradient is, about, at least, where the method has seen something of it."""
 
     prediction: Tensor
     penalty: float

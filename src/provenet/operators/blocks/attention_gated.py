@@ -203,6 +203,12 @@ class GatedMeanAttention(GatedAttention):
         by_rows = float(self.n) * self.d * (self.s * (self.d + 2) + self.outputs)
         return max(super().neuron_work, by_rows)
 
+    @property
+    def depth(self) -> int:
+        """Besides, products with neurons sum over all tokens of a batch."""
+        batch = batches.count(self.neuron_numbers(), batches.BATCH, self.dtype.itemsize)
+        return super().depth + min(self.n, batch) * self.s
+
     def narrowed(self, gates: Tensor, basis: Tensor) -> Operator:
         with torch.no_grad():
             return narrowed(self, gates, basis, self.attended, self.outputs)

@@ -20,7 +20,7 @@ from torch import Tensor
 from provenet import batches, deadline
 from provenet.certificates import Gap
 from provenet.operators.bases.rank import MOST_AXES
-from provenet.polar import is_dear, is_large
+from provenet.polar import is_dear
 from provenet.problem import Program
 from provenet.solvers.loop import Kept, Point, Resumable
 from provenet.solvers.needs import NUCLEAR
@@ -300,8 +300,9 @@ class LBFGS(Resumable[LBFGSState]):
         factors = compress(state.here.leave(state.at.factors), *[_DUST] * dear)
         program.operator.shards.check_same(factors.left, factors.right, factors.gate)
         op, least = program.operator, 0.0
-        if is_large(op):
-            least = float(state.leading.at(program, state.here, state.at)[0].max())
+        if dear:
+            seen = float(state.leading.at(program, state.here, state.at)[0].max())
+            least = seen + max(seen - program.beta, 0.0)  # as far again beyond β is what few products may not have seen
         far = dear and least > _FAR * program.beta  # from being proven: what float32 says is near enough
         return Point.of(factors, state.at.prediction if far else op.forward_factors(factors), least=least)
 
