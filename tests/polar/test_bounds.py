@@ -175,6 +175,7 @@ def test_bounds_are_met_again_where_the_dual_point_has_hardly_moved(large: pytes
 def test_what_is_known_to_be_lost_takes_no_products(large: pytest.MonkeyPatch) -> None:
     program = program_of("linear", n=200, d=60, outputs=50)
     large.setattr(bounds, "_SMALL_SIDE", 0)
+    large.setattr(bounds, "_DEAR", 0)
     theta = theta_of(program)
     true = float(torch.linalg.matrix_norm(program.operator.adjoint(theta)[0], 2))
     large.setattr(bounds, "products_of", None)

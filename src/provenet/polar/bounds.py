@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -58,9 +59,9 @@ def _found(operator: Operator, gauge: Gauge, theta: Tensor, final: bool, asked: 
         return replace(gauge.largest(stack, asked), stack=stack)
     if not gauge.spectral or _exact(operator, final):
         return _by_gates(operator, gauge, theta, asked)
-    if asked.least > asked.lost:
-        return _by_size(operator, gauge, theta)
     dear = is_dear(operator)
+    if dear and asked.least > asked.lost:
+        return _by_size(operator, gauge, theta)
     steps, finest = _FINAL if final and not dear else _LOOK
     tol = max(finest, asked.near)
     again = met(operator, gauge, theta)
@@ -68,9 +69,9 @@ def _found(operator: Operator, gauge: Gauge, theta: Tensor, final: bool, asked: 
         return again
     noise = _noise(operator, theta)
     seed = None if final or (dear and asked.enough > 0) else 0  # what a certificate may meet again
-    enough = asked.enough if dear or not final else 0.0
-    aim = (steps, tol, seed, enough, asked.lost, dear)
-    lower, upper = spectral_bounds(products_of(operator, theta), *operator.stack_shape, noise, *aim)
+    enough, lost = (asked.enough, asked.lost) if dear else (0.0, math.inf)
+    products = products_of(operator, theta)
+    lower, upper = spectral_bounds(products, *operator.stack_shape, noise, steps, tol, seed, enough, lost, dear)
     bounds = Bounds(lower, torch.minimum(upper, _by_size(operator, gauge, theta).upper), BoundKind.PROBABILISTIC)
     if dear:
         remember(operator, theta, bounds)

@@ -20,7 +20,7 @@ from provenet import batches
 from provenet.operators.bases.base import Backward, Operator
 from provenet.operators.bases.features import narrowed
 from provenet.operators.bases.moments import MomentOperator
-from provenet.variable import Factors
+from provenet.variable import ByGate, Factors
 
 _LIMIT_PARTS = 8  # of a limit of memory, one part in so many is for hidden values
 
@@ -134,7 +134,7 @@ class GatedMeanAttention(GatedAttention):
         x, d = self.batch(rows), self.d
         tokens = x.reshape(-1, 1, d)
         hidden = x.new_empty(len(tokens), factors.n_neurons)
-        for k, mine in _by_gate(factors):
+        for k, mine in ByGate.of(factors.gate).members:
             first = factors.left[mine].view(-1, d, d).transpose(0, 1).reshape(d, -1)
             mixed = self.mean_queries(rows, slice(k, k + 1)).view(-1, d) @ first
             hidden[:, mine] = mixed.view(len(tokens), -1, d).mul_(tokens).sum(2)
@@ -173,7 +173,7 @@ class GatedMeanAttention(GatedAttention):
     @torch.no_grad()
     def _back(self, residual: Tensor, factors: Factors, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
         """`adjoint_factors`, of hidden values (n, s, N) that are there, or made anew."""
-        d, groups = self.d, _by_gate(factors)
+        d, groups = self.d, ByGate.of(factors.gate).members
         second = factors.right.reshape(-1, self.outputs)
         right, slopes = torch.zeros_like(second), [factors.left.new_zeros(d, len(mine) * d) for _, mine in groups]
         for rows in self.batches(self.numbers(factors)) if groups else ():
@@ -212,8 +212,3 @@ class GatedMeanAttention(GatedAttention):
     def narrowed(self, gates: Tensor, basis: Tensor) -> Operator:
         with torch.no_grad():
             return narrowed(self, gates, basis, self.attended, self.outputs)
-
-
-def _by_gate(factors: Factors) -> list[tuple[int, Tensor]]:
-    """Gates that have neurons, and which."""
-    return [(k, torch.nonzero(factors.gate == k).flatten()) for k in torch.unique(factors.gate).tolist()]

@@ -1,0 +1,78 @@
+"""Programs whose every product with a vector counts: one proof, made of few of them, where it is likely to succeed."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import provenet as pn
+from provenet.polar import bounds
+from provenet.solvers.neurons.lbfgs import method
+
+TOL = 1e-2
+
+
+def tokens() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((60, 4, 5)), rng.integers(0, 3, 60)
+    X[np.arange(60), :, y] += 0.7
+    return X, y
+
+
+@pytest.fixture
+def proofs(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The least polar that was asked for, of every bound by products."""
+    for name, value in (
+        ("LARGE_BYTES", 1000),
+        ("_DEAR", 0),
+        ("_SMALL_SIDE", 0),
+        ("_FINAL_WORK", 0),
+        ("_KERNEL_ROWS", 0),
+    ):
+        monkeypatch.setattr(bounds, name, value)
+    made: list[float] = []
+    plain = bounds.spectral_bounds
+
+    def counted(*arguments: object) -> tuple[torch.Tensor, torch.Tensor]:
+        made.append(float(arguments[8]))  # type: ignore[arg-type]
+        return plain(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(bounds, "spectral_bounds", counted)
+    return made
+
+
+def test_a_dear_program_is_proven_once(proofs: list[float]) -> None:
+    X, y = tokens()
+    found = pn.ProvenClassifier(block="attention", n_gates=3, gates="gaussian", tol=TOL, beta="0.05max").fit(X, y)
+    certificate = found.certificate_
+    assert certificate.holds(TOL)
+    assert certificate.bound == "probabilistic"
+    assert proofs[0] == 0  # of β_max: as well as it is asked for
+    assert len(proofs) <= 3
+    assert found.solution_.method.startswith("lbfgs")
+    again = pn.certify(found.solution_.problem, found.network_, tol=TOL)  # by itself, with nothing remembered
+    assert again.holds(TOL)
+
+
+def test_what_is_proven_is_below_the_optimum(proofs: list[float], monkeypatch: pytest.MonkeyPatch) -> None:
+    X, y = tokens()
+    found = pn.ProvenClassifier(block="attention", n_gates=3, gates="gaussian", tol=TOL, beta="0.05max").fit(X, y)
+    monkeypatch.setattr(bounds, "LARGE_BYTES", 2**30)
+    best = pn.solve(found.solution_.problem, tol=1e-6)
+    assert found.certificate_.dual <= best.certificate.primal
+    assert best.certificate.dual <= found.certificate_.primal
+
+
+def test_neurons_that_come_to_fewer_are_those(proofs: list[float]) -> None:
+    """Two halves of each neuron are one again, the objective no worse, and steps go on."""
+    X, y = tokens()
+    fit = pn.ProvenClassifier(block="attention", n_gates=3, gates="gaussian", tol=TOL, beta="0.05max").fit(X, y)
+    program, factors = fit.solution_.problem.program, fit.solution_.factors
+    lbfgs = method.LBFGS(single=False)
+    halves = pn.variable.Factors.join(factors.scaled(0.5**0.5), factors.scaled(0.5**0.5))
+    state = lbfgs.init(program, halves)
+    fewer = lbfgs._with_fewer(program, state)
+    assert fewer.at.factors.n_neurons == factors.n_neurons
+    assert fewer.at.value <= state.at.value * (1 + 1e-9)
+    assert lbfgs._with_fewer(program, fewer) is fewer
