@@ -60,7 +60,7 @@ def _found(operator: Operator, gauge: Gauge, theta: Tensor, final: bool, asked: 
     if not gauge.spectral or _exact(operator, final):
         return _by_gates(operator, gauge, theta, asked)
     dear = is_dear(operator)
-    if dear and asked.least > asked.lost:
+    if dear and (asked.least > asked.lost or deadline.over()):
         return _by_size(operator, gauge, theta)
     steps, finest = _FINAL if final and not dear else _LOOK
     tol = max(finest, asked.near)
@@ -122,5 +122,5 @@ def _noise(operator: Operator, theta: Tensor) -> float:
     """What rounding does to G v, v a unit vector: at √n of the worst case, as roundings that know nothing of each
     other add up (Higham and Mary 2019).  The worst case is added where the polar enters a certificate."""
     n = operator.shards.n
-    worst = operator.rounding(theta) * (1 + (operator.p + operator.q) / n)
+    worst = operator.rounding(theta) * (1 + operator.product_terms / n)
     return 6 * worst / n**0.5

@@ -204,10 +204,10 @@ class GatedMeanAttention(GatedAttention):
         return max(super().neuron_work, by_rows)
 
     @property
-    def depth(self) -> int:
-        """Besides, products with neurons sum over all tokens of a batch."""
+    def product_terms(self) -> int:
+        """Outputs, features, and all tokens of a batch."""
         batch = batches.count(self.neuron_numbers(), batches.BATCH, self.dtype.itemsize)
-        return super().depth + min(self.n, batch) * self.s
+        return self.outputs + self.d + min(self.n, batch) * self.s
 
     def narrowed(self, gates: Tensor, basis: Tensor) -> Operator:
         with torch.no_grad():

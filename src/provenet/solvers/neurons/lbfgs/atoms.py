@@ -15,7 +15,8 @@ from provenet.vectors import unit
 _A_GATE = 2  # at a time,
 _OF_FEW = 64  # or so many of all gates together, where they are few
 _ALIKE = 0.9  # the cosine from which on a neuron of the gate has this direction already
-_DEPTH, _DEAR_DEPTH = 6, 14  # of the Krylov space, where A* is not formed; of one vector, where products are dear
+_DEPTH = 6  # of the Krylov space, where A* is not formed;
+_FAR_DEPTH, _CLOSE_DEPTH, _CLOSE = 8, 14, 1.5  # of one vector's, where products are dear; so many β from which on close
 
 
 class Leading:
@@ -61,8 +62,12 @@ def _by_products(program: Program, here: Coordinates, at: Spot, near: Pairs | No
     theta = program.loss.gradient(at.prediction).to(here.dtype)
     gates = op.space.arange(op.n_gates)
     width = min(_A_GATE if op.n_gates > 1 else 4 * _A_GATE, op.p, op.q)
-    chains = (1, _DEAR_DEPTH) if is_dear(op) else (width, _DEPTH)
-    return leading_by_products(products_of(op, theta), gates, op.p, op.q, *chains, near)
+    if is_dear(op):
+        close = near is not None and float(near[0].max()) < _CLOSE * program.beta
+        width, depth = 1, _CLOSE_DEPTH if close else _FAR_DEPTH
+    else:
+        depth = _DEPTH
+    return leading_by_products(products_of(op, theta), gates, op.p, op.q, width, depth, near)
 
 
 def _alike(atoms: Factors, neurons: Factors) -> Tensor:

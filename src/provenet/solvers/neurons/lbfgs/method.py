@@ -55,6 +55,7 @@ _ALONE = (
 _KINKED = 3  # times as many steps where curvature ends at a kink
 _CALLS = 8e6  # what a step's many small calls take, as multiply-adds;
 _BATCHES = 4  # times that, where neurons go through their block batch by batch
+_ROUGHLY = 1.1  # of β, what a start for more samples may leave
 _FAR = 1.2  # of β: while a neuron pulls as hard, no gap that is asked for is proven
 _LEADING = 12  # products for every gate that a look makes where A* is not formed, at the speed of float64
 _HESSIANS, _SEEN = 2, 2e6  # sizes at a look take as long as so many, and the numbers one is made of, at most
@@ -85,11 +86,13 @@ class LBFGSState:
 @dataclass(frozen=True)
 class LBFGS(Resumable[LBFGSState]):
     """memory_pairs: steps that are remembered.  atoms: neurons that may join at a look, or a quarter of those there
-    are.  single: whether to begin in float32."""
+    are.  single: whether to begin in float32.  rough: it is a start for more samples: where products are dear, nothing
+    is proven, and it ends once nothing that is found pulls much harder than β."""
 
     memory_pairs: int = 80
     atoms: int = 128
     single: bool = True
+    rough: bool = False
 
     name = "lbfgs"
     needs = (NUCLEAR,)
@@ -167,7 +170,7 @@ class LBFGS(Resumable[LBFGSState]):
 
     def init(self, program: Program, start: Factors | None) -> LBFGSState:
         dtype = torch.float32 if self.single else torch.float64
-        fewer = from_fewer(self, program) if start is None else None
+        fewer = from_fewer(replace(self, rough=True), program) if start is None else None
         start = start if fewer is None else fewer.factors
         begun = self._begun(program, Coordinates.of(program, dtype), start or program.nobody)
         return replace(begun, interrupted=fewer is not None and fewer.status is Status.INTERRUPTED)
@@ -236,6 +239,8 @@ class LBFGS(Resumable[LBFGSState]):
         if most > 0:
             atoms = wanted(program, state.here, state.at, gap.pull, state.leading, beyond, most)
         if is_dear(program.operator):
+            if self.rough and self._pull(program, state) <= _ROUGHLY * program.beta:
+                return replace(state, exhausted=True)
             state = self._with_fewer(program, state)
         spare = _OF_GAP * gap.absolute / program.beta
         joined = self._joined(program, state, atoms, spare) if atoms.n_neurons else None
@@ -295,14 +300,19 @@ class LBFGS(Resumable[LBFGSState]):
     def finished(self, state: LBFGSState) -> bool:
         return state.exhausted
 
+    def _pull(self, program: Program, state: LBFGSState) -> float:
+        """Of the strongest neuron that few products find."""
+        return float(state.leading.at(program, state.here, state.at)[0].max())
+
     def point(self, program: Program, state: LBFGSState) -> Point:
         dear = is_dear(program.operator)  # then dust is gone before anything is proven, not after
         factors = compress(state.here.leave(state.at.factors), *[_DUST] * dear)
         program.operator.shards.check_same(factors.left, factors.right, factors.gate)
         op, least = program.operator, 0.0
         if dear:
-            seen = float(state.leading.at(program, state.here, state.at)[0].max())
-            least = seen + max(seen - program.beta, 0.0)  # as far again beyond β is what few products may not have seen
+            seen = self._pull(program, state)
+            # as far again beyond β is what few products may not have seen
+            least = math.inf if self.rough else seen + max(seen - program.beta, 0.0)
         far = dear and least > _FAR * program.beta  # from being proven: what float32 says is near enough
         return Point.of(factors, state.at.prediction if far else op.forward_factors(factors), least=least)
 
