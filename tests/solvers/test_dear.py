@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from sklearn.exceptions import ConvergenceWarning
 
 import provenet as pn
 from provenet.polar import bounds
@@ -76,3 +77,16 @@ def test_neurons_that_come_to_fewer_are_those(proofs: list[float]) -> None:
     assert fewer.at.factors.n_neurons == factors.n_neurons
     assert fewer.at.value <= state.at.value * (1 + 1e-9)
     assert lbfgs._with_fewer(program, fewer) is fewer
+
+
+def test_a_run_cut_short_keeps_its_best_network(proofs: list[float]) -> None:
+    """Looks that could prove nothing are told apart by their objectives, not by gaps: zero has a better one."""
+    X, y = tokens()
+    block = pn.SelfAttention()
+    problem = pn.formulate(block, X, np.eye(3)[y], gates=3, loss="softmax")
+    problem = problem.with_beta(0.6 * problem.beta_max)
+    zero = float(problem.program.loss.value(torch.zeros_like(problem.program.loss.target))) * problem.units.value
+    with pytest.warns(ConvergenceWarning):
+        found = pn.solve(problem, "lbfgs", tol=1e-9, max_steps=9)
+    assert found.certificate.primal < 0.999 * zero
+    assert found.factors.n_neurons > 0

@@ -84,8 +84,8 @@ def duality_gap(
 
     final: as `Program.polar` has it.  tol: the relative gap that is asked for; polars need not be known better than it
     takes to tell, and where one is found that is too large, not at all, but for the ``final`` time.  screen: which
-    gates need not be met; a run has one.  least: what the largest polar is, about, at least:
-    where that proves too little, it is not bounded by dear products.
+    gates need not be met; a run has one.  least: what the largest polar is, about, at least: where that proves too
+    little, it is not bounded by dear products.
     """
     theta = program.loss.dual_at(prediction)
     primal = float(program.loss.value(prediction)) + program.beta * penalty

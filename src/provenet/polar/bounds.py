@@ -60,7 +60,7 @@ def _found(operator: Operator, gauge: Gauge, theta: Tensor, final: bool, asked: 
     if not gauge.spectral or _exact(operator, final):
         return _by_gates(operator, gauge, theta, asked)
     dear = is_dear(operator)
-    if dear and (asked.least > asked.lost or deadline.over()):
+    if dear and (asked.least > asked.lost or (asked.enough > 0 and deadline.over())):
         return _by_size(operator, gauge, theta)
     steps, finest = _FINAL if final and not dear else _LOOK
     tol = max(finest, asked.near)

@@ -167,7 +167,7 @@ def spectral_bounds(
             upper[here] = torch.minimum(upper[here], unit * high.sqrt() * (1 + 1e-15))
             unsure = (upper > (1 + tol) * lower) & (upper > lower.max()) & (upper > enough)
             keep = unsure[gate]
-            if float(lower.max()) > lost or not bool(keep.any()) or deadline.over():
+            if float(lower.max()) > lost or not bool(keep.any()) or (step >= _LOOK_EVERY and deadline.over()):
                 break
             gate, runs = gate[keep], [run.select(keep) for run in runs]
     return lower, upper

@@ -26,7 +26,7 @@ from provenet.certificates import (
     judged,
     known_at_zero,
 )
-from provenet.polar import is_large
+from provenet.polar import is_dear, is_large
 from provenet.problem import Program, Units
 from provenet.ranks import current
 from provenet.reductions import Reduction
@@ -323,7 +323,8 @@ class _Course:
         self.proven = better(self.proven, self.judged, point.dual)
         # where the polar is bounds, not a number, or the dual point all points', the gap may favour a worse network:
         # the objective decides
-        exact = self.mixture is None and (self.program.gauge.exact_polar or gap.relative <= self.limits.tol)
+        told = self.program.gauge.exact_polar and not is_dear(self.program.operator)
+        exact = self.mixture is None and (told or gap.relative <= self.limits.tol)
         if gap.absolute < self.best_gap if exact else gap.primal < self.best_primal:
             self.best, self.best_primal = point, gap.primal
         self.best_gap = min(self.best_gap, gap.absolute)
