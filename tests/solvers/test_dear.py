@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import provenet as pn
 from provenet.polar import bounds
+from provenet.solvers.loop import Limits, run
 from provenet.solvers.neurons.lbfgs import method
 
 TOL = 1e-2
@@ -90,3 +91,18 @@ def test_a_run_cut_short_keeps_its_best_network(proofs: list[float]) -> None:
         found = pn.solve(problem, "lbfgs", tol=1e-9, max_steps=9)
     assert found.certificate.primal < 0.999 * zero
     assert found.factors.n_neurons > 0
+
+
+def test_a_start_for_more_samples_is_not_proven(proofs: list[float]) -> None:
+    """It ends where nothing found pulls much harder than β, with no bound tried."""
+    X, y = tokens()
+    problem = pn.formulate(pn.SelfAttention(), X, np.eye(3)[y], gates=3, loss="softmax")
+    program = problem.with_beta(0.1 * problem.beta_max).program
+    proofs.clear()
+    done = run(method.LBFGS(rough=True), program, Limits(1e-9, max_steps=400))
+    assert not proofs
+    assert done.steps < 100
+    pull = torch.linalg.matrix_norm(
+        program.operator.adjoint(program.loss.gradient(program.operator.forward_factors(done.factors))), 2
+    )
+    assert program.beta < float(pull.max()) < 1.3 * program.beta

@@ -43,7 +43,7 @@ _FINE = 1e-4  # a relative gap from which on float64 pays,
 _IDLE = 1e-7  # or a gain between two looks, of the objective, that is as good as none
 _BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth adding, while the gap is larger
 _DUST, _OF_GAP = 1e-3, 0.02  # of the largest neuron, if β times all such sizes is less of the gap: not worth a step
-_CLEARLY_FEWER, _NO_WORSE = 0.7, 1e-4  # of neurons, and of the objective
+_CLEARLY_FEWER, _NO_WORSE = 0.7, 1e-4  # of the neurons that there are, and of the objective
 _NEURONS = 160.0  # that there are, about, where gates and outputs allow
 _REMEMBERED = 4  # of a limit of memory, one part in so many is for steps that are remembered
 _FEWEST_PAIRS = 5
@@ -214,6 +214,8 @@ class LBFGS(Resumable[LBFGSState]):
     def step(self, program: Program, state: LBFGSState) -> LBFGSState:
         if state.interrupted:  # by now the loop has seen what the start had found
             raise KeyboardInterrupt
+        if state.exhausted:
+            return state
         if state.stuck or state.at.factors.n_neurons == 0:
             return replace(state, stuck=True)  # until the next look
         here, at, scales, age = state.here, state.at, state.scales, state.age
