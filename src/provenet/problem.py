@@ -26,14 +26,14 @@ from provenet.memory.plan import MemoryPlan
 from provenet.nn import Standardised, TwoLayer
 from provenet.nn.standardised import core
 from provenet.operators import Operator
-from provenet.polar import polar_bounds
+from provenet.polar import is_dear, polar_bounds
 from provenet.scaling import Scaling
 from provenet.space import Placed, Space
 from provenet.statement import Scope, Statement
 from provenet.variable import Factors, Neurons
 
 _TINY = torch.finfo(torch.float64).tiny
-_NEAR = 1e-3  # how well β_max is known where every digit takes more passes over the data
+_NEAR, _NEAR_DEAR = 1e-3, 1e-2  # how well β_max is known where every digit takes more passes over the data; dear ones
 
 G_co = TypeVar("G_co", bound=Gauge, covariant=True, default=Gauge)
 
@@ -53,14 +53,22 @@ class Program(Placed, Generic[G_co]):
 
     @cached_property
     def beta_max(self) -> float:
-        """max_k γ°(−A_k*∇L(0)), or somewhat more (`Gauge.relaxed`, and by products with vectors a thousandth):
-        from here on Z = 0 is optimal.  Zero where it is no more than rounding can make of nothing, as of rows that are
-        all equal, or of constant targets, with a free intercept: no share of that is a β."""
+        """max_k γ°(−A_k*∇L(0)), or somewhat more (`Gauge.relaxed`, and by products with vectors a thousandth, where
+        they are dear a hundredth): from here on Z = 0 is optimal.  Zero where it is no more than rounding can make of
+        nothing, as of rows that are all equal, or of constant targets, with a free intercept: no share of that is a
+        β."""
         pull = -self.loss.gradient(torch.zeros_like(self.loss.target))
         op, gauge = self.operator, self.gauge.relaxed(self.operator.q)
         with deadline.of_products():  # shares of a mere bound are not what was asked for
-            found = float(polar_bounds(op, gauge, pull, asked=Asked(near=_NEAR)).upper.max())
+            near = _NEAR_DEAR if is_dear(op) else _NEAR
+            found = float(polar_bounds(op, gauge, pull, asked=Asked(near=near)).upper.max())
         return 0.0 if found <= gauge.rounding(op.p, op.q) * op.rounding(pull) < math.inf else found
+
+    @property
+    def known_beta_max(self) -> float | None:
+        """β_max, where somebody has asked for it."""
+        known: float | None = vars(self).get("beta_max")
+        return known
 
     def polar(self, theta: Tensor, final: bool = False) -> Bounds:
         """γ°(A_k*Θ) of every gate, bounded from both sides; what rounding in A* can hide is not yet in it.
@@ -86,8 +94,8 @@ class Program(Placed, Generic[G_co]):
 
     def _knowing(self, other: Program[G_co]) -> Program[G_co]:
         """A program of the same β_max, which is not found once more."""
-        if "beta_max" in self.__dict__:
-            other.__dict__["beta_max"] = self.beta_max
+        if self.known_beta_max is not None:
+            vars(other)["beta_max"] = self.known_beta_max
         return other
 
     def restrict(self, gates: Tensor) -> Program[G_co]:

@@ -7,6 +7,7 @@ A *stack* is a plain tensor ``(P, p, q)``: the convex weights ``Z_k``, one matri
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -111,6 +112,12 @@ class ByGate:
         if known is None or known[0] != gate._version:
             known = _KNOWN[gate] = gate._version, ByGate(gate)
         return known[1]
+
+    @cached_property
+    def members(self) -> list[tuple[int, Tensor]]:
+        """Each gate in use, as the host's number, and which rows are its."""
+        order = torch.argsort(self.group, stable=True).split(self.counts.tolist())
+        return list(zip(self.names.tolist(), order, strict=True))
 
     def gather(self, rows: Tensor) -> Tensor:
         """(N, …) → (gates, width, …)."""

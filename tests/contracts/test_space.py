@@ -25,6 +25,7 @@ from provenet.gauges.cones.norm import ConeNorm
 from provenet.gauges.prox.mixed import LineNorm, SignNorm, signs
 from provenet.losses import Huber, Logistic, Loss, Softmax, Squared
 from provenet.operators import ByOutput, FeatureOperator, GroupedOperator, Lifted, MLPOperator, Operator, PooledOperator
+from provenet.operators.blocks.attention_gated import GatedMeanAttention
 from provenet.operators.wrappers.base import Wrapper
 from provenet.operators.wrappers.signed import SignedOperator
 from provenet.space import Placed, Space, anew
@@ -89,7 +90,7 @@ def by_data(operator: Operator) -> bool:
     """Whether what is done with neurons depends on their gates: lanes and groups of neurons are sorted by them."""
     if isinstance(operator, Wrapper):
         return by_data(operator.inner)
-    if isinstance(operator, (GroupedOperator, FeatureOperator)):
+    if isinstance(operator, (GroupedOperator, FeatureOperator, GatedMeanAttention)):
         return True
     return isinstance(operator, PooledOperator) and operator.kept is not None
 

@@ -6,6 +6,7 @@ import json
 import warnings
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 import provenet as pn
 from provenet.cli.commands import app
+from provenet.heads import fitting
 from provenet.heads.kinds import HEADS, head_names
 from provenet.io import export_onnx
 from provenet.nn.backbone import weighed
@@ -145,6 +147,19 @@ def test_every_gated_head_can_be_fitted(embedded: Path, name: str) -> None:
     found = pn.heads.compare(embedded, heads=[name], betas=[0.3], n_gates=3, tol=0.1, max_seconds=5)
     assert found.best.relative_gap is not None
     assert found.best.validation is not None
+
+
+def test_attention_has_no_more_gates_than_in_the_paper(embedded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    plain = fitting.ProvenClassifier
+
+    def made(**settings: Any) -> pn.ProvenClassifier:
+        seen.append(settings["n_gates"])
+        return plain(**settings)
+
+    monkeypatch.setattr(fitting, "ProvenClassifier", made)
+    pn.heads.compare(embedded, heads=["attention-gated", "mlp-gated"], betas=[0.3], n_gates=7, tol=0.1, max_seconds=5)
+    assert seen == [5, 7]
 
 
 def test_a_limit_is_of_all_heads_together(embedded, tmp_path):

@@ -8,7 +8,7 @@ import torch
 
 import provenet as pn
 from provenet.gauges import Asked
-from provenet.polar import bounds, frobenius, lanczos, polar_bounds
+from provenet.polar import bounds, frobenius, krylov, lanczos, polar_bounds, remembering
 from provenet.problem import Program
 
 
@@ -135,3 +135,69 @@ def test_bounds_that_need_not_be_close_hold_and_take_fewer_products(large: pytes
     assert true <= fine <= true * (1 + 2e-5)
     assert true <= rough <= true * 1.1 * (1 + 1e-9)
     assert 0 < steps[1] < steps[0]
+
+
+def test_bounds_are_met_again_where_the_dual_point_has_hardly_moved(large: pytest.MonkeyPatch) -> None:
+    """Within a run; what is met again holds at the new point, however far that is."""
+    program = program_of("gated_relu")
+    large.setattr(bounds, "_FINAL_WORK", 0)
+    large.setattr(bounds, "_KERNEL_ROWS", 0)
+    large.setattr(bounds, "_SMALL_SIDE", 0)
+    large.setattr(bounds, "_DEAR", 0)
+    op, theta = program.operator, theta_of(program)
+    noise = torch.randn(theta.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    made, plain = [], bounds.spectral_bounds
+
+    def counted(*arguments: object) -> tuple[torch.Tensor, torch.Tensor]:
+        made.append(0)
+        return plain(*arguments)  # type: ignore[arg-type]
+
+    large.setattr(bounds, "spectral_bounds", counted)
+    asked = Asked(near=1e-2)
+    for share, anew in ((0.0, False), (1e-12, False), (0.5, True)):
+        made.clear()
+        with remembering():
+            first = polar_bounds(op, program.gauge, theta, True, asked)
+            there = 2 * (theta + share * noise)
+            again = polar_bounds(op, program.gauge, there, True, asked)
+        true = torch.linalg.matrix_norm(op.adjoint(there), 2)
+        assert len(made) == 1 + anew
+        assert bool((again.upper >= true).all())
+        assert bool((again.lower <= true).all())
+        assert float(again.upper.max()) <= float(true.max()) * 1.01 * (1 + 1e-6)
+        assert first.kind == again.kind == "probabilistic"
+    made.clear()
+    for _ in range(2):
+        polar_bounds(op, program.gauge, theta, True, asked)
+    assert len(made) == 2  # outside a run nothing is remembered
+
+
+def test_what_is_known_to_be_lost_takes_no_products(large: pytest.MonkeyPatch) -> None:
+    program = program_of("linear", n=200, d=60, outputs=50)
+    large.setattr(bounds, "_SMALL_SIDE", 0)
+    large.setattr(bounds, "_DEAR", 0)
+    theta = theta_of(program)
+    true = float(torch.linalg.matrix_norm(program.operator.adjoint(theta)[0], 2))
+    large.setattr(bounds, "products_of", None)
+    found = polar_bounds(program.operator, program.gauge, theta, asked=Asked(lost=0.5 * true, least=0.9 * true))
+    assert float(found.upper) >= true
+
+
+@pytest.mark.parametrize("sides", [(40, 30), (30, 40)])
+def test_pairs_of_both_chains_are_singular_pairs(sides: tuple[int, int]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    U, _, V = torch.linalg.svd(torch.randn(2, *sides, generator=generator, dtype=torch.float64), full_matrices=False)
+    sigma = 0.6 ** torch.arange(30, dtype=torch.float64)
+    stack, made = (U * sigma) @ V, []
+
+    def products(u: torch.Tensor, v: torch.Tensor, gate: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        made.append(len(u))
+        return (stack[gate] @ v[:, :, None])[:, :, 0], (stack[gate].mT @ u[:, :, None])[:, :, 0]
+
+    found, left, right = krylov.leading_by_products(products, torch.arange(2), *sides, 2, 6)
+    assert made == [4] * 6
+    assert bool((found <= sigma[:12] * (1 + 1e-12)).all())
+    assert bool((found[:, :3] >= sigma[:3] * (1 - 1e-3)).all())
+    torch.testing.assert_close(left.mT @ left @ left.mT, left.mT)
+    values = torch.einsum("kmp,kpq,kmq->km", left, stack, right)
+    torch.testing.assert_close(values, found)

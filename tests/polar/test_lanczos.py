@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from torch import Tensor
@@ -76,7 +78,7 @@ def test_a_start_almost_orthogonal_to_the_top_does_not_deceive(monkeypatch: pyte
 
     def nearly_blind(m: int, size: int, generator: torch.Generator) -> Tridiagonals:
         run, top = plain(m, size, generator), tops[size]
-        share = 1.01 * lanczos._least_share(size, 1)  # as bad as the stated probability allows
+        share = 1.01 * lanczos._least_share(size, 1, lanczos.PAIRS)  # as bad as the stated probability allows
         off = run.ahead - (run.ahead @ top)[:, None] * top
         unit = off / off.norm(dim=1, keepdim=True)
         ahead = (1 - share**2) ** 0.5 * unit + share * top
@@ -131,7 +133,7 @@ def test_the_least_share_has_the_stated_probability() -> None:
     first = (b[:, 0] / b.norm(dim=1)).abs()
     for eta in (0.5, 0.1, 0.03):
         gates = lanczos.FAILURE / eta ** (2 * lanczos.PAIRS)
-        share = lanczos._least_share(30, gates)  # type: ignore[arg-type]
+        share = lanczos._least_share(30, gates, lanczos.PAIRS)  # type: ignore[arg-type]
         assert float((first < share).double().mean()) == pytest.approx(eta, abs=0.012)
 
 
@@ -139,3 +141,37 @@ def test_fresh_randomness_agrees() -> None:
     stack = matrix(SPECTRA["geometric"])[None]
     one, other = bounds_of(stack, seed=None)[1], bounds_of(stack, seed=None)[1]
     assert float(one) == pytest.approx(float(other), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", SPECTRA)
+def test_bounds_of_dear_products_hold_with_fewer_starts(name: str) -> None:
+    if name in ("tiny", "huge"):
+        return
+    sigma = SPECTRA[name]
+    true, stack = float(sigma.max()), matrix(sigma)[None]
+    for steps in (3, 10, 60):
+        aim = (steps, 1e-4, None, 0.0, math.inf, True)
+        lower, upper = spectral_bounds(products_of(stack), *stack.shape, 1e-12, *aim)
+        assert float(lower) <= true * (1 + 1e-12)
+        assert true * (1 - 1e-12) <= float(upper) < float("inf")
+
+
+def test_what_is_enough_or_lost_is_left_alone() -> None:
+    """Bounds end where the upper one suffices, or where the lower one shows that none can; both still hold."""
+    stack, taken = matrix(SPECTRA["linear"])[None], []
+
+    def counted(u: Tensor, v: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
+        taken.append(len(u))
+        return products_of(stack)(u, v, gate)
+
+    found = []
+    for enough, lost in ((0.0, math.inf), (1.3, math.inf), (0.0, 0.7)):
+        taken.clear()
+        lower, upper = spectral_bounds(counted, *stack.shape, 1e-13, 100, 1e-6, 0, enough, lost, True)
+        assert float(lower) <= 1 + 1e-12 <= float(upper) * (1 + 1e-11)
+        found.append((len(taken), float(lower), float(upper)))
+    (whole, *_), (some, _, upper), (few, lower, _) = found
+    assert some < whole
+    assert upper <= 1.3
+    assert few < whole
+    assert lower > 0.7

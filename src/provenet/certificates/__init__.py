@@ -4,7 +4,16 @@ from provenet.certificates.certificate import Certificate, Standing, certificate
 from provenet.certificates.conditions import WidthCondition, width_condition
 from provenet.certificates.ellipsoids import better_dual
 from provenet.certificates.everyone import Everyone
-from provenet.certificates.gap import DualPoint, Gap, dual_point, duality_gap, gap_at, judged, with_intercept
+from provenet.certificates.gap import (
+    DualPoint,
+    Gap,
+    dual_point,
+    duality_gap,
+    gap_at,
+    judged,
+    known_at_zero,
+    with_intercept,
+)
 from provenet.certificates.mixture import Mixture
 from provenet.certificates.network import check_same_data, network_certificate
 from provenet.certificates.points import AnotherMap, check_same_map, relu_point, without_bias
@@ -29,6 +38,7 @@ __all__ = [
     "duality_gap",
     "gap_at",
     "judged",
+    "known_at_zero",
     "network_certificate",
     "relu_point",
     "width_condition",

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from provenet.certificates.screen import Screen, joined
 from provenet.gauges import Asked, BoundKind, Bounds
-from provenet.polar import polar_bounds
+from provenet.polar import is_dear, polar_bounds
 from provenet.problem import Program
 from provenet.variable import Stack
 from provenet.vectors import power_of_two
@@ -78,17 +78,21 @@ def duality_gap(
     final: bool = False,
     tol: float = 0.0,
     screen: Screen | None = None,
+    least: float = 0.0,
 ) -> Gap:
     """The gap of a point with this prediction Ŷ and penalty Σγ(Z_k), by its own gradient Θ = ∇L(Ŷ).
 
     final: as `Program.polar` has it.  tol: the relative gap that is asked for; polars need not be known better than it
     takes to tell, and where one is found that is too large, not at all, but for the ``final`` time.  screen: which
-    gates need not be met; a run has one.
+    gates need not be met; a run has one.  least: what the largest polar is, about, at least: where that proves too
+    little, it is not bounded by dear products.
     """
     theta = program.loss.dual_at(prediction)
     primal = float(program.loss.value(prediction)) + program.beta * penalty
-    enough = 0.0 if program.gauge.exact_polar else enough_polar(program, theta, primal - tol * abs(primal))
-    at, polar = _bounded(program, theta, final, tol, enough, screen)
+    wanted = primal - tol * abs(primal)
+    told = program.gauge.exact_polar and not is_dear(program.operator)
+    enough = 0.0 if told else enough_polar(program, theta, wanted)
+    at, polar = _bounded(program, theta, final, tol, enough, screen, least)
     found = Gap(primal, at)
     return replace(found, polar_least=float(polar.lower.max()), pull=polar.stack, peaks=polar.peaks)
 
@@ -96,6 +100,17 @@ def duality_gap(
 def gap_at(program: Program, prediction: Tensor, penalty: float, at: DualPoint) -> Gap:
     """The gap of a point by any dual point."""
     return Gap(float(program.loss.value(prediction)) + program.beta * penalty, at)
+
+
+def known_at_zero(program: Program, nothing: Tensor) -> DualPoint | None:
+    """The dual point of no neurons, whose prediction is ``nothing``, by β_max, where that is known."""
+    if program.known_beta_max is None:
+        return None
+    theta = program.loss.dual_at(nothing)
+    apart = float(torch.linalg.vector_norm(theta - program.loss.gradient(nothing)))  # moved to where sums are zero
+    apart *= program.operator.norm_upper() * program.gauge.rounding(program.operator.p, program.operator.q)
+    polar_max = (program.known_beta_max + rounding(program, theta) + apart) * (1 + 1e-12)
+    return dual_point(program, theta, polar_max, BoundKind.PROBABILISTIC)
 
 
 def with_intercept(program: Program, gap: Gap, prediction: Tensor, penalty: float, intercept: Tensor | None) -> Gap:
@@ -142,6 +157,7 @@ def _bounded(
     tol: float = 0.0,
     enough: float = 0.0,
     screen: Screen | None = None,
+    least: float = 0.0,
 ) -> tuple[DualPoint, Bounds]:
     """Polars are homogeneous: they are bounded at Θ of moderate size, as squares of what is tiny vanish.
 
@@ -155,7 +171,8 @@ def _bounded(
     hidden = rounding(program, pull)
     short = max(enough / size - hidden, 0.0)
     lost = math.inf if final or tol == 0 else short
-    asked = Asked((1 - min(tol, _MOST_TOL)) * program.beta / size, short, lost, _NEAR * min(tol, _MOST_TOL))
+    near = _NEAR * min(tol, _MOST_TOL)
+    asked = Asked((1 - min(tol, _MOST_TOL)) * program.beta / size, short, lost, near, least / size)
     waiting = None if screen is None else screen.waiting(theta)
     gates = None if waiting is None else torch.nonzero(waiting > program.beta).flatten()
     if waiting is None or gates is None or len(gates) == 0:

@@ -39,7 +39,9 @@ class Asked:
         Path | None, typer.Option(help="An embedding to tell accuracies of. (default: test within EMBEDDING)")
     ] = None
     betas: Annotated[int, typer.Option(min=1, help="How many values of beta, from 0.3 beta_max down.")] = 6
-    n_gates: Annotated[int, typer.Option("--gates", min=1, help="Gates of heads that have any.")] = 20
+    n_gates: Annotated[
+        int, typer.Option("--gates", min=1, help="Gates of heads that have any; attention has five at most.")
+    ] = 20
     tol: o.Tol = 1e-2
     max_seconds: Annotated[
         float | None, typer.Option(callback=o.positive, help="A limit of all heads together, shared evenly.")

@@ -37,13 +37,14 @@ class Asked(NamedTuple):
     against: what it will be compared with.  Where it is beyond, a tenth of the excess is accuracy enough.  enough: an
     upper bound no larger than this need not be tightened.  lost: nor need any, once the largest is beyond this, but
     ``peaks`` that are nearly as far beyond are of use.  near: how close to each other, relatively, bounds need be where
-    every digit takes more passes over the data.
+    every digit takes more passes over the data.  least: what the largest is, about, at least.
     """
 
     against: float = inf
     enough: float = 0.0
     lost: float = inf
     near: float = 0.0
+    least: float = 0.0
 
 
 NOTHING = Asked()

@@ -89,7 +89,7 @@ def compare(
     betas : int or list of float
         How many, from 0.3 β_max down, or shares of β_max.
     n_gates : int
-        Gaussian gates of heads that have any.
+        Gaussian gates of heads that have any; attention has five at most.
     tol : float
         The relative gap asked of every head; the table has the gap that was reached.
     max_seconds : float, optional

@@ -143,7 +143,7 @@ def _unfitted(name: str, samples: Samples, classes: int, grid: Any, asked: Asked
         block=_block(name, samples, classes, grid),
         activation=HEADS[name].activation,
         gates="gaussian",
-        n_gates=asked.n_gates,
+        n_gates=int(min(asked.n_gates, HEADS[name].most_gates)),
         random_state=asked.seed,
         warm_start=True,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from math import gcd
+from math import gcd, inf
 from typing import Any
 
 from numpy.typing import NDArray
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from provenet.blocks import BFNO, CNN, FNO, Block, FNet, Mixer, PoolFormer, SelfAttention
 from provenet.heads.fisher import fisher_pool
 
-_MOST_GROUPS = 5  # as AT has it
+_MOST_GROUPS = 5  # as AT has it,
+_MOST_GATES = {"attention": 5}  # and of gates, where a neuron's first layer is d² weights
 _MOST_PLACES = 16  # beyond, neighbours are read out together: time and memory grow with places
 
 
@@ -31,10 +32,11 @@ class Tokens:
 
 @dataclass(frozen=True)
 class HeadKind:
-    """A head before it knows its tokens."""
+    """A head before it knows its tokens.  most_gates: no more of them than this, however many are asked for."""
 
     block: Callable[[Tokens], Block]
     activation: str
+    most_gates: float = inf
 
 
 def _b_fno(tokens: Tokens) -> Block:
@@ -79,7 +81,7 @@ HEADS: dict[str, HeadKind] = {
     "mixer-linear": HeadKind(lambda tokens: Mixer(), "linear"),
     "mixer-gated": HeadKind(_gated_mixer, "gated_relu"),
 } | {
-    f"{name}-{word}": HeadKind(block, activation)
+    f"{name}-{word}": HeadKind(block, activation, _MOST_GATES.get(name, inf))
     for name, block in _BLOCKS.items()
     for word, activation in (("linear", "linear"), ("gated", "gated_relu"))
     if (name, word) != ("mlp", "linear")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -13,6 +14,7 @@ from provenet.operators import Operator
 from provenet.polar.frobenius import deflated_bound
 from provenet.polar.krylov import products_of
 from provenet.polar.lanczos import spectral_bounds
+from provenet.polar.met import met, remember
 from provenet.ranks.context import least
 
 LARGE_BYTES = 256 * 2**20  # a stack up to this size is formed, and so is that of some gates at a time
@@ -23,12 +25,18 @@ _FINAL_SHARE = 0.4  # of the free memory
 _KERNEL_ROWS = 5_000  # of kernels made gate by gate
 _AS_GOOD = 1e-4  # a certain bound is taken where it is no more than this looser than a probable one
 _EPS = torch.finfo(torch.float64).eps
+_DEAR = 1e9  # multiply-adds of one product with a vector for every gate, from which on each product counts
 _LOOK, _FINAL = (60, 1e-5), (300, 1e-7)  # (steps, tolerance) of Lanczos
 
 
 def is_large(operator: Operator) -> bool:
     """Whether the stack (P, p, q) is too large to be formed."""
     return operator.stack_bytes > LARGE_BYTES
+
+
+def is_dear(operator: Operator) -> bool:
+    """Whether the stack is too large to be formed, and each product with a vector for every gate counts."""
+    return is_large(operator) and operator.n_gates * operator.neuron_work > _DEAR
 
 
 def polar_bounds(
@@ -51,18 +59,29 @@ def _found(operator: Operator, gauge: Gauge, theta: Tensor, final: bool, asked: 
         return replace(gauge.largest(stack, asked), stack=stack)
     if not gauge.spectral or _exact(operator, final):
         return _by_gates(operator, gauge, theta, asked)
-    steps, finest = _FINAL if final else _LOOK
+    dear = is_dear(operator)
+    if dear and (asked.least > asked.lost or (asked.enough > 0 and deadline.over())):
+        return _by_size(operator, gauge, theta)
+    steps, finest = _FINAL if final and not dear else _LOOK
     tol = max(finest, asked.near)
+    again = met(operator, gauge, theta)
+    if again is not None and float(again.upper.max()) <= max(asked.enough, (1 + tol) * float(again.lower.max())):
+        return again
     noise = _noise(operator, theta)
-    seed = None if final else 0
-    lower, upper = spectral_bounds(products_of(operator, theta), *operator.stack_shape, noise, steps, tol, seed)
+    seed = None if final or (dear and asked.enough > 0) else 0  # what a certificate may meet again
+    enough, lost = (asked.enough, asked.lost) if dear else (0.0, math.inf)
+    products = products_of(operator, theta)
+    lower, upper = spectral_bounds(products, *operator.stack_shape, noise, steps, tol, seed, enough, lost, dear)
+    bounds = Bounds(lower, torch.minimum(upper, _by_size(operator, gauge, theta).upper), BoundKind.PROBABILISTIC)
+    if dear:
+        remember(operator, theta, bounds)
     if final and operator.has_kernel and operator.kernel_rows <= _KERNEL_ROWS:
         gates = (operator.restrict(torch.tensor([k])) for k in range(operator.n_gates))
         worst = noise * operator.output_shape[0] ** 0.5  # no statistics here: the bound is to be certain
         certain = torch.tensor([deflated_bound(gate, theta, worst) for gate in gates], dtype=torch.float64)
         if float(certain.max()) <= (1 + _AS_GOOD) * float(upper.max()):
             return Bounds(lower, certain, BoundKind.DETERMINISTIC)
-    return Bounds(lower, upper, BoundKind.PROBABILISTIC)
+    return bounds
 
 
 def _exact(operator: Operator, final: bool) -> bool:
@@ -103,5 +122,5 @@ def _noise(operator: Operator, theta: Tensor) -> float:
     """What rounding does to G v, v a unit vector: at √n of the worst case, as roundings that know nothing of each
     other add up (Higham and Mary 2019).  The worst case is added where the polar enters a certificate."""
     n = operator.shards.n
-    worst = operator.rounding(theta) * (1 + (operator.p + operator.q) / n)
+    worst = operator.rounding(theta) * (1 + operator.product_terms / n)
     return 6 * worst / n**0.5

@@ -15,6 +15,7 @@ Several independent starts make it sharper: if each fails with probability η, t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -29,7 +30,9 @@ from provenet.vectors import unit
 Products = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # (u, v, gate) ↦ (G v, Gᵀu), one row a vector
 
 FAILURE = 1e-12  # of all gates of one polar together
-PAIRS = 4  # starts a gate and side: with u on one side and v on the other, one product serves two
+PAIRS = 4  # starts a gate and side: with u on one side and v on the other, one product serves two;
+LOOKS = 100  # polars of a run that share `FAILURE` where products are dear
+FEW_PAIRS = 2  # where products are dear: half the work a step, and a few more steps.  With one, rounding could hide all
 _BISECTIONS = 60
 _LOOK_EVERY = 5  # steps between two looks at the bounds
 
@@ -120,46 +123,59 @@ class Tridiagonals:
 
 
 def spectral_bounds(
-    products: Products, gates: int, p: int, q: int, noise: float, steps: int, tol: float, seed: int | None
+    products: Products,
+    gates: int,
+    p: int,
+    q: int,
+    noise: float,
+    steps: int,
+    tol: float,
+    seed: int | None,
+    enough: float = 0.0,
+    lost: float = math.inf,
+    dear: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """(lower, upper) bounds of σ_max(G_k), each (gates,); all upper ones hold with probability 1 − `FAILURE`.
 
-    A gate is left alone once its bounds are within ``tol`` of each other, or its upper one below another's lower one,
-    or after ``steps`` steps, or at a deadline.  seed: of the starts; None takes them from the system's randomness,
-    which no data know.
+    A gate is left alone once its bounds are within ``tol`` of each other, or its upper one below another's lower one
+    or no more than ``enough``, or after ``steps`` steps, or at a deadline; and all are once a lower one is beyond
+    ``lost``.  seed: of the starts; None takes them from the system's randomness, which no data know.  dear: whether
+    products are most of the work: then there are fewer starts, bounds are looked at after every step, and those of all
+    looks of a run hold together, as its certificate may meet the last ones again.
     """
+    pairs, every = (FEW_PAIRS, 1) if dear else (PAIRS, _LOOK_EVERY)
     generator = torch.Generator()
     generator.manual_seed(first_says(generator.seed()) if seed is None else seed)
     lower = torch.zeros(gates, dtype=torch.float64)
     upper = torch.full((gates,), float("inf"), dtype=torch.float64)
-    shares = [_least_share(size, gates) for size in (p, q)]
-    together = batches.count(PAIRS * steps * (p + q), batches.BASIS)
+    shares = [_least_share(size, gates * (LOOKS if dear else 1), pairs) for size in (p, q)]
+    together = batches.count(pairs * steps * (p + q), batches.BASIS)
     for some in torch.arange(gates).split(together):
-        gate = some.repeat_interleave(PAIRS)
+        gate = some.repeat_interleave(pairs)
         runs = [Tridiagonals.start(len(gate), size, generator) for size in (p, q)]
         unit = max(float(part.abs().max()) for part in products(runs[0].ahead, runs[1].ahead, gate)) or 1.0
         for step in range(1, steps + 1):
             halfway = [part / unit for part in products(runs[0].ahead, runs[1].ahead, gate)]  # (Gv, Gᵀu)
             images = [part / unit for part in products(halfway[0], halfway[1], gate)]  # (GGᵀu, GᵀGv)
             runs = [run.after(image) for run, image in zip(runs, images, strict=True)]
-            if step % _LOOK_EVERY and step < steps:
+            if step % every and step < steps:
                 continue
             found = [run.bounds(share, noise / unit) for run, share in zip(runs, shares, strict=True)]
-            here = gate[::PAIRS]
-            low, high = (torch.stack(side).view(2, -1, PAIRS).amax(dim=(0, 2)) for side in zip(*found, strict=True))
+            here = gate[::pairs]
+            low, high = (torch.stack(side).view(2, -1, pairs).amax(dim=(0, 2)) for side in zip(*found, strict=True))
             lower[here] = torch.maximum(lower[here], unit * low.sqrt() - noise)
             upper[here] = torch.minimum(upper[here], unit * high.sqrt() * (1 + 1e-15))
-            unsure = (upper > (1 + tol) * lower) & (upper > lower.max())
+            unsure = (upper > (1 + tol) * lower) & (upper > lower.max()) & (upper > enough)
             keep = unsure[gate]
-            if not bool(keep.any()) or deadline.over():
+            if float(lower.max()) > lost or not bool(keep.any()) or (step >= _LOOK_EVERY and deadline.over()):
                 break
             gate, runs = gate[keep], [run.select(keep) for run in runs]
     return lower, upper
 
 
-def _least_share(size: int, gates: int) -> float:
-    """√c with P(|⟨b, w⟩| < √c) = η for a random unit b in R^size, η^(2·PAIRS) = `FAILURE`/gates."""
+def _least_share(size: int, gates: int, pairs: int) -> float:
+    """√c with P(|⟨b, w⟩| < √c) = η for a random unit b in R^size, η^(2·pairs) = `FAILURE`/gates."""
     if size == 1:
         return 1.0
-    failure = (FAILURE / gates) ** (1 / (2 * PAIRS))
+    failure = (FAILURE / gates) ** (1 / (2 * pairs))
     return float(betaincinv(0.5, 0.5 * (size - 1), failure)) ** 0.5

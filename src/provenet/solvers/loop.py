@@ -15,7 +15,18 @@ import torch
 from torch import Tensor
 
 from provenet import deadline
-from provenet.certificates import DualPoint, Gap, Mixture, Screen, better_dual, duality_gap, judged
+from provenet.certificates import (
+    DualPoint,
+    Gap,
+    Mixture,
+    Screen,
+    better_dual,
+    duality_gap,
+    gap_at,
+    judged,
+    known_at_zero,
+)
+from provenet.polar import is_dear, is_large
 from provenet.problem import Program, Units
 from provenet.ranks import current
 from provenet.reductions import Reduction
@@ -304,7 +315,8 @@ class _Course:
             own = self.at_zero
         else:
             began = time.perf_counter()
-            own = duality_gap(self.program, point.prediction, point.penalty, tol=self.limits.tol, screen=self.screen)
+            asked: dict[str, Any] = {"tol": self.limits.tol, "screen": self.screen, "least": point.least}
+            own = duality_gap(self.program, point.prediction, point.penalty, **asked)
             self.look_seconds = time.perf_counter() - began
         self.seen = self.step
         if not _finite(own):
@@ -314,7 +326,8 @@ class _Course:
         self.proven = better(self.proven, self.judged, point.dual)
         # where the polar is bounds, not a number, or the dual point all points', the gap may favour a worse network:
         # the objective decides
-        exact = self.mixture is None and (self.program.gauge.exact_polar or gap.relative <= self.limits.tol)
+        told = self.program.gauge.exact_polar and not is_dear(self.program.operator)
+        exact = self.mixture is None and (told or gap.relative <= self.limits.tol)
         if gap.absolute < self.best_gap if exact else gap.primal < self.best_primal:
             self.best, self.best_primal = point, gap.primal
         self.best_gap = min(self.best_gap, gap.absolute)
@@ -370,7 +383,11 @@ def _finite(gap: Gap) -> bool:
 
 
 def _gap_at_zero(program: Program, zero: Point) -> Gap:
-    """As it can be had at once, where that shows a neuron that pulls harder than β: zero is then not the answer."""
+    """As it can be had at once, where that shows a neuron that pulls harder than β: zero is then not the answer.
+
+    Where bounds of polars take many passes over the data, and β_max was asked for, that is one."""
+    if is_large(program.operator) and (at := known_at_zero(program, zero.prediction)) is not None:
+        return gap_at(program, zero.prediction, zero.penalty, at)
     with deadline.at_once():
         gap = duality_gap(program, zero.prediction, zero.penalty)
     settled = gap.polar_least > _BEYOND * program.beta or not program.gauge.tightens or deadline.over()

@@ -16,6 +16,7 @@ from provenet import batches, deadline, memory, ranks
 from provenet.certificates import AnotherMap, Certificate, check_same_data, judged, network_certificate, relu_point
 from provenet.formulation.sharded import in_shards
 from provenet.gauges import BoundKind
+from provenet.polar import remembering
 from provenet.problem import Problem, Program
 from provenet.ranks.context import anywhere
 from provenet.reductions import STANDARD, Inside, reduced
@@ -162,7 +163,7 @@ def _solved(
     if isinstance(method, Method):
         method = method.in_units(problem.units)
     posed = replace(problem, program=problem.program.remembering())  # what the run has met, its proof meets again
-    with batches.within(limit if problem.memory is None else problem.memory.left):
+    with batches.within(limit if problem.memory is None else problem.memory.left), remembering():
         judging = Judging.of(posed, seconds)
         short = None if seconds is None else max(seconds - judging.kept_back, 0.0)
         with deadline.within(short), deadline.judging(judging.neurons):

@@ -10,6 +10,7 @@ from provenet.solvers.reference.cvx import matrix
 from provenet.space import Space
 from provenet.testing.close import assert_close, normal
 from provenet.variable import Factors, Stack
+from provenet.vectors import unit
 
 
 def check_operator(operator: Operator, seed: int = 0) -> None:
@@ -135,3 +136,20 @@ def _check_rounding(operator: Operator, generator: torch.Generator) -> None:
         least = torch.finfo(torch.float32).eps * float(torch.linalg.matrix_norm(exact.adjoint(residual.double())).max())
         assert least <= bound, f"rounding: {bound:.3e} is less than eps times the size of A*R, {least:.3e}"
         assert hidden <= bound, f"rounding: {hidden:.3e} is hidden, but the bound says {bound:.3e}"
+        _check_product_rounding(rough, exact, residual, generator)
+
+
+def _check_product_rounding(rough: Operator, exact: Operator, residual: Tensor, generator: torch.Generator) -> None:
+    """Of G v and Gᵀu, which sum up ``product_terms`` more."""
+    P, p, q = rough.stack_shape
+    left, right = (unit(normal(generator, P, size, dtype=torch.float32)) for size in (p, q))
+    factors = Factors(left, right, torch.arange(P))
+    pairs = zip(
+        rough.adjoint_factors(residual, factors),
+        exact.adjoint_factors(residual.double(), factors.to(Space())),
+        strict=True,
+    )
+    bound = rough.rounding(residual) * (1 + rough.product_terms / rough.shards.n) * (1 + 1e-6)
+    for mine, other in pairs:
+        hidden = float(torch.linalg.vector_norm(mine.double() - other, dim=1).max())
+        assert hidden <= bound, f"rounding: a product hides {hidden:.3e}, but the bound says {bound:.3e}"

@@ -183,6 +183,11 @@ class Operator(Placed, ABC):
         return float(self.kernel_rows) * self.p * max(self.q // self.output_shape[-1], 1)
 
     @property
+    def product_terms(self) -> int:
+        """How many terms a product G v or Gᵀu sums up beside those of A*, at most: each rounds."""
+        return self.p + self.q
+
+    @property
     def product_size(self) -> float:
         """Multiply-adds of A(Z)."""
         return float(self.kernel_rows) * self.output_shape[-1] * self.n_gates * self.p

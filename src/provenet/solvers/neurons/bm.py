@@ -12,7 +12,7 @@ import math
 from dataclasses import dataclass, field, replace
 
 from provenet.certificates import Gap
-from provenet.polar import is_large
+from provenet.polar import is_dear, is_large
 from provenet.problem import Program, Units
 from provenet.solvers.loop import Method, Point
 from provenet.solvers.needs import NUCLEAR
@@ -78,14 +78,14 @@ class BM(Method[BMState]):
 
     def offer(self, task: Task) -> Offer:
         """Where stacks are too large to be worked on: with gates, if they cannot be formed, before all others; else by
-        its products.  A finish, quadratic, everywhere else."""
+        its products; not to begin with where these are dear.  A finish, quadratic, everywhere else."""
         op, alone = task.program.operator, task.only_neurons
         step = 50 * task.product
         if alone:
             step = _PRODUCTS * 4 * self.atoms * op.neuron_work
             if op.n_gates > 1:  # twice as long, behind gates; and each step is looked at
-                step = 0.0 if is_large(op) else 2 * (step + task.product)
-        return Offer(self.memory(task.program), 0.0, step, 5 * task.decades, alone, finishes=True)
+                step = 0.0 if is_large(op) and not is_dear(op) else 2 * (step + task.product)
+        return Offer(self.memory(task.program), 0.0, step, 5 * task.decades, alone and not is_dear(op), finishes=True)
 
     def work(self, program: Program) -> float:
         # its products have neurons where others have gates times outputs; there are about as many as inputs

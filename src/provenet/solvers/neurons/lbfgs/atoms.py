@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from provenet.gauges.spectral import leading_pairs, spectral_uppers
-from provenet.polar import products_of, top_pairs
+from provenet.polar import Pairs, is_dear, leading_by_products, products_of
 from provenet.problem import Program
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot
 from provenet.variable import Factors, Stack
@@ -15,15 +15,36 @@ from provenet.vectors import unit
 _A_GATE = 2  # at a time,
 _OF_FEW = 64  # or so many of all gates together, where they are few
 _ALIKE = 0.9  # the cosine from which on a neuron of the gate has this direction already
-_DEPTH = 6  # of the Krylov space, where A* is not formed
+_DEPTH = 6  # of the Krylov space, where A* is not formed;
+_FAR_DEPTH, _CLOSE_DEPTH, _CLOSE = 8, 14, 1.5  # of one vector's, where products are dear; so many β from which on close
 
 
-def wanted(program: Program, here: Coordinates, at: Spot, pull: Stack | None, beyond: float, most: int) -> Factors:
+class Leading:
+    """What products show of the singular pairs where a state stands: found once, for a look asks before and after."""
+
+    def __init__(self) -> None:
+        self._last: tuple[Spot, tuple[Tensor, Factors]] | None = None
+        self._near: Pairs | None = None
+
+    def at(self, program: Program, here: Coordinates, at: Spot) -> tuple[Tensor, Factors]:
+        """Singular values σ (m,) of −A_k*Θ, no larger than the true ones but for rounding, and their unit neurons."""
+        if self._last is None or self._last[0] is not at:
+            self._near = _by_products(program, here, at, self._near)
+            sigma, left, right = self._near
+            gate = here.operator.space.arange(len(sigma)).repeat_interleave(sigma.shape[1])
+            atoms = Factors(-left.flatten(0, 1), right.flatten(0, 1), gate)
+            self._last = at, (sigma.flatten(), atoms.to(here.operator.space))
+        return self._last[1]
+
+
+def wanted(
+    program: Program, here: Coordinates, at: Spot, pull: Stack | None, leading: Leading, beyond: float, most: int
+) -> Factors:
     """Unit neurons (u, v) with −uᵀ(A_k*Θ)v > ``beyond``, the largest first, that no neuron is alike.
 
     pull (P, p, q): −A_k*Θ as the program has it, None where it is too large to be formed.
     """
-    sigma, atoms = _by_products(program, here, at) if pull is None else _by_stack(here, pull, beyond)
+    sigma, atoms = leading.at(program, here, at) if pull is None else _by_stack(here, pull, beyond)
     order = torch.argsort(sigma, descending=True)
     atoms = atoms.select(order[sigma[order] > beyond])
     return atoms.select(~_alike(atoms, at.factors)).select(slice(0, most))
@@ -36,14 +57,17 @@ def _by_stack(here: Coordinates, pull: Stack, beyond: float) -> tuple[Tensor, Fa
     return sigma.flatten(), here.enter(atoms)
 
 
-def _by_products(program: Program, here: Coordinates, at: Spot) -> tuple[Tensor, Factors]:
+def _by_products(program: Program, here: Coordinates, at: Spot, near: Pairs | None) -> Pairs:
     op = here.operator
     theta = program.loss.gradient(at.prediction).to(here.dtype)
     gates = op.space.arange(op.n_gates)
     width = min(_A_GATE if op.n_gates > 1 else 4 * _A_GATE, op.p, op.q)
-    sigma, left, right = top_pairs(products_of(op, theta), gates, op.p, op.q, width, _DEPTH)
-    atoms = Factors(-left.flatten(0, 1), right.flatten(0, 1), gates.repeat_interleave(sigma.shape[1]))
-    return sigma.flatten(), atoms.to(op.space)
+    if is_dear(op):
+        close = near is not None and float(near[0].max()) < _CLOSE * program.beta
+        width, depth = 1, _CLOSE_DEPTH if close else _FAR_DEPTH
+    else:
+        depth = _DEPTH
+    return leading_by_products(products_of(op, theta), gates, op.p, op.q, width, depth, near)
 
 
 def _alike(atoms: Factors, neurons: Factors) -> Tensor:

@@ -12,7 +12,7 @@ in float64, and their prediction anew.  Where float32 has no more to give, the s
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -20,11 +20,12 @@ from torch import Tensor
 from provenet import batches, deadline
 from provenet.certificates import Gap
 from provenet.operators.bases.rank import MOST_AXES
+from provenet.polar import is_dear
 from provenet.problem import Program
 from provenet.solvers.loop import Kept, Point, Resumable
 from provenet.solvers.needs import NUCLEAR
 from provenet.solvers.neurons.lbfgs.amplitudes import amplitudes
-from provenet.solvers.neurons.lbfgs.atoms import wanted
+from provenet.solvers.neurons.lbfgs.atoms import Leading, wanted
 from provenet.solvers.neurons.lbfgs.coordinates import Coordinates, Spot, spot
 from provenet.solvers.neurons.lbfgs.fewer import from_fewer, is_enough
 from provenet.solvers.neurons.lbfgs.pairs import Block, Pairs
@@ -42,6 +43,7 @@ _FINE = 1e-4  # a relative gap from which on float64 pays,
 _IDLE = 1e-7  # or a gain between two looks, of the objective, that is as good as none
 _BEYOND = 5e-4  # of β: neurons whose pull is less beyond it are not worth adding, while the gap is larger
 _DUST, _OF_GAP = 1e-3, 0.02  # of the largest neuron, if β times all such sizes is less of the gap: not worth a step
+_CLEARLY_FEWER, _NO_WORSE = 0.7, 1e-4  # of the neurons that there are, and of the objective
 _NEURONS = 160.0  # that there are, about, where gates and outputs allow
 _REMEMBERED = 4  # of a limit of memory, one part in so many is for steps that are remembered
 _FEWEST_PAIRS = 5
@@ -53,6 +55,9 @@ _ALONE = (
 _KINKED = 3  # times as many steps where curvature ends at a kink
 _CALLS = 8e6  # what a step's many small calls take, as multiply-adds;
 _BATCHES = 4  # times that, where neurons go through their block batch by batch
+_ROUGHLY = 1.1  # of β, what a start for more samples may leave
+_FAR = 1.2  # of β: while a neuron pulls as hard, no gap that is asked for is proven
+_LEADING = 12  # products for every gate that a look makes where A* is not formed, at the speed of float64
 _HESSIANS, _SEEN = 2, 2e6  # sizes at a look take as long as so many, and the numbers one is made of, at most
 _GATED, _OUTPUT = 60.0, 300.0  # the work of a neuron's hidden value, gated, and of an output's loss, without products
 _TOLD = ("age", "stuck", "exhausted", "seen")  # of a state, in its snapshot
@@ -62,7 +67,8 @@ _TOLD = ("age", "stuck", "exhausted", "seen")  # of a state, in its snapshot
 class LBFGSState:
     """scales (N, p + q): inverse curvatures, None where they are to be looked at.  stuck: no step was found.
     exhausted: neither was a neuron to add.  seen: the objective at the last look.  renewed: it added neurons.
-    interrupted: Ctrl-C came in the start from fewer samples."""
+    interrupted: Ctrl-C came in the start from fewer samples.  leading: singular pairs where it stands, if they were
+    looked for."""
 
     here: Coordinates
     at: Spot
@@ -74,16 +80,19 @@ class LBFGSState:
     seen: float = math.inf
     renewed: bool = False
     interrupted: bool = False
+    leading: Leading = field(default_factory=Leading)
 
 
 @dataclass(frozen=True)
 class LBFGS(Resumable[LBFGSState]):
     """memory_pairs: steps that are remembered.  atoms: neurons that may join at a look, or a quarter of those there
-    are.  single: whether to begin in float32."""
+    are.  single: whether to begin in float32.  rough: it is a start for more samples: where products are dear, nothing
+    is proven, and it ends once nothing that is found pulls much harder than β."""
 
     memory_pairs: int = 80
     atoms: int = 128
     single: bool = True
+    rough: bool = False
 
     name = "lbfgs"
     needs = (NUCLEAR,)
@@ -101,7 +110,9 @@ class LBFGS(Resumable[LBFGSState]):
         return min(rest, max(_FIRST, step // 3, first // 4))
 
     def _rest(self, task: Task, neurons: int = 0) -> int:
-        return max(self.check_every, math.ceil(3 * task.product / self._step_work(task, neurons)))
+        op = task.program.operator
+        look = _LEADING * op.n_gates * op.neuron_work if is_dear(op) else task.product
+        return max(self.check_every, math.ceil(3 * look / self._step_work(task, neurons)))
 
     def memory(self, program: Program) -> int:
         """The operator in float32, turned; what was remembered of steps; hidden values and their gates."""
@@ -159,7 +170,7 @@ class LBFGS(Resumable[LBFGSState]):
 
     def init(self, program: Program, start: Factors | None) -> LBFGSState:
         dtype = torch.float32 if self.single else torch.float64
-        fewer = from_fewer(self, program) if start is None else None
+        fewer = from_fewer(replace(self, rough=True), program) if start is None else None
         start = start if fewer is None else fewer.factors
         begun = self._begun(program, Coordinates.of(program, dtype), start or program.nobody)
         return replace(begun, interrupted=fewer is not None and fewer.status is Status.INTERRUPTED)
@@ -203,6 +214,8 @@ class LBFGS(Resumable[LBFGSState]):
     def step(self, program: Program, state: LBFGSState) -> LBFGSState:
         if state.interrupted:  # by now the loop has seen what the start had found
             raise KeyboardInterrupt
+        if state.exhausted:
+            return state
         if state.stuck or state.at.factors.n_neurons == 0:
             return replace(state, stuck=True)  # until the next look
         here, at, scales, age = state.here, state.at, state.scales, state.age
@@ -224,7 +237,13 @@ class LBFGS(Resumable[LBFGSState]):
         beyond = program.beta * (1 + min(_BEYOND, 0.1 * gap.relative))
         there = state.at.factors.n_neurons
         most = int(min(max(self.atoms, there // 4), deadline.neurons() - there))
-        atoms = wanted(program, state.here, state.at, gap.pull, beyond, most) if most > 0 else program.nobody
+        atoms = program.nobody
+        if most > 0:
+            atoms = wanted(program, state.here, state.at, gap.pull, state.leading, beyond, most)
+        if is_dear(program.operator):
+            if self.rough and self._pull(program, state) <= _ROUGHLY * program.beta:
+                return replace(state, exhausted=True)
+            state = self._with_fewer(program, state)
         spare = _OF_GAP * gap.absolute / program.beta
         joined = self._joined(program, state, atoms, spare) if atoms.n_neurons else None
         if joined is not None:
@@ -265,6 +284,17 @@ class LBFGS(Resumable[LBFGSState]):
         pairs = state.pairs.carried(state.at.gradient.shape[1], kept[:before], len(kept) - before, most)
         return replace(state, here=nearby, at=there, pairs=pairs, scales=None, stuck=False, renewed=True)
 
+    def _with_fewer(self, program: Program, state: LBFGSState) -> LBFGSState:
+        """A gate's neurons as the singular pairs of what they come to, without dust, where these are clearly fewer, and
+        hardly worse: then nothing is remembered of steps, but each costs less."""
+        there = state.at.factors.n_neurons
+        factors = compress(state.here.leave(state.at.factors), _DUST)
+        if factors.n_neurons > _CLEARLY_FEWER * there:
+            return state
+        begun = self._begun(program, state.here, factors)
+        worse = begun.at.value > state.at.value + _NO_WORSE * abs(state.at.value)
+        return state if worse else replace(begun, age=state.age, seen=state.seen, leading=state.leading)
+
     def renewed(self, state: LBFGSState) -> bool:
         """At best sizes new neurons pull no harder than β, and neither, almost, do others: a better dual point."""
         return state.renewed
@@ -272,10 +302,21 @@ class LBFGS(Resumable[LBFGSState]):
     def finished(self, state: LBFGSState) -> bool:
         return state.exhausted
 
+    def _pull(self, program: Program, state: LBFGSState) -> float:
+        """Of the strongest neuron that few products find."""
+        return float(state.leading.at(program, state.here, state.at)[0].max())
+
     def point(self, program: Program, state: LBFGSState) -> Point:
-        factors = compress(state.here.leave(state.at.factors))
+        dear = is_dear(program.operator)  # then dust is gone before anything is proven, not after
+        factors = compress(state.here.leave(state.at.factors), *[_DUST] * dear)
         program.operator.shards.check_same(factors.left, factors.right, factors.gate)
-        return Point.of(factors, program.operator.forward_factors(factors))
+        op, least = program.operator, 0.0
+        if dear:
+            seen = self._pull(program, state)
+            # as far again beyond β is what few products may not have seen
+            least = math.inf if self.rough else seen + max(seen - program.beta, 0.0)
+        far = dear and least > _FAR * program.beta  # from being proven: what float32 says is near enough
+        return Point.of(factors, state.at.prediction if far else op.forward_factors(factors), least=least)
 
 
 def _needed(sizes: Tensor, spare: float) -> list[Tensor]:
