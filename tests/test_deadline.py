@@ -11,8 +11,9 @@ import pytest
 import torch
 
 import provenet as pn
-from provenet import deadline
-from provenet.cones import Cones, cone_pca, project
+from provenet import batches, deadline
+from provenet.cones import Cones, cone_pca, project, search
+from provenet.cones.projection import least
 from provenet.gauges import ConeNuclear
 from provenet.polar.everywhere import Pull, strongest
 from provenet.solvers.cones.bm import ConeBM
@@ -65,6 +66,25 @@ def test_bounds_had_at_once_hold_as_well(p: int, c: int) -> None:
         assert ConeNuclear(region).polar(G).kind == "exact"
         with deadline.within(0.0):
             assert ConeNuclear(region).polar(G).kind == "deterministic"
+
+
+def test_where_time_is_over_no_step_is_taken_that_is_longer_than_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    region, G = cones(40, 8, 5), normal(5, 8, 3, seed=6)
+    monkeypatch.setattr(search, "_steps", lambda *more: pytest.fail("a step"))
+    monkeypatch.setattr(search, "_MOMENT", 0.0)
+    with deadline.within(0.0):
+        found = cone_pca(region, G)
+    assert torch.equal(found.u, region.inside)
+    assert bool((found.lower <= found.upper).all())
+
+
+def test_rows_are_gone_over_some_at_a_time_to_the_same_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    region, g = cones(300, 8, 5), normal(5, 8, seed=6)
+    worst, where = least(region.rows, region.signs, g)
+    monkeypatch.setattr(batches, "TILE", 1)
+    pieces, places = least(region.rows, region.signs, g)
+    torch.testing.assert_close(pieces, worst, rtol=1e-12, atol=0)
+    assert torch.equal(places, where)
 
 
 def test_a_projection_that_is_not_finished_says_so() -> None:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from provenet.problem import Problem
     from provenet.proofs.certify import certify
     from provenet.solvers import Solution, Status
+    from provenet.solvers.path import path
     from provenet.solvers.snapshot import snapshots
     from provenet.solvers.solve import solve
 
@@ -67,6 +68,7 @@ __all__ = [
     "formulate",
     "load",
     "load_embedding",
+    "path",
     "save",
     "snapshots",
     "solve",
@@ -83,6 +85,7 @@ _ROOMS = {
     "problem": ("Problem",),
     "proofs": ("certify",),
     "solvers": ("Solution", "Status", "snapshots", "solve"),
+    "solvers.path": ("path",),
 }
 _ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
 _MODULES = (

@@ -5,6 +5,7 @@ A `Space` makes tensors and moves them; what holds tensors is `Placed`, and is m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -106,13 +107,26 @@ def moved(value: Any, space: Space) -> Any:
         return value if value == space else space
     if isinstance(value, Placed):
         return value.to(space)
+    return _each(value, lambda part: moved(part, space))
+
+
+def anew(value: Any) -> Any:
+    """Anything placed, alone or in tuples, lists and dataclasses, with the same tensors and nothing that is made of
+    them on demand: it takes the memory of what it holds, until it is used again."""
+    if isinstance(value, Placed):
+        return value._with(**{name: anew(own) for name, own in value._own().items()})
+    return _each(value, anew)
+
+
+def _each(value: Any, change: Callable[[Any], Any]) -> Any:
+    """Tuples, lists and dataclasses with their parts changed; where none is, and of all else, the same."""
     if isinstance(value, (tuple, list)):
-        parts = [moved(part, space) for part in value]
+        parts = [change(part) for part in value]
         if all(new is old for new, old in zip(parts, value, strict=True)):
             return value
         return type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     if is_dataclass(value) and not isinstance(value, type):
-        changed = {field.name: moved(getattr(value, field.name), space) for field in fields(value)}
+        changed = {field.name: change(getattr(value, field.name)) for field in fields(value)}
         same = all(new is getattr(value, name) for name, new in changed.items())
         return value if same else replace(value, **changed)
     return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import sys
 
 import numpy as np
@@ -41,6 +42,20 @@ def test_json_is_all_there_is_on_stdout(run, flowers):
     assert told["certificate"] == load("model").certificate_.to_dict()
     assert told["beta_search"]["share"] in told["beta_search"]["shares"]
     assert told["report"] is None
+
+
+def test_linear_networks_have_no_gates_to_tell_of(run, flowers):
+    assert run("fit", flowers, "-t", "kind", "--activation", "linear", *FAST, "--json").json["gates"] is None
+
+
+def test_a_search_says_what_it_tried(run, flowers):
+    search = "fit", flowers, "-t", "kind", "--weight", "count", "--no-report", "--cv", 2, "--betas", 2, "--tol", 0.1
+    told = run(*search).out
+    assert re.search(r"beta chosen on 2 folds, best mean accuracy of linear [\d.]+, relu [\d.]+\n", told)
+    assert re.search(r"training accuracy [\d.]+, rows by their weight\n", told)
+    candidates = run(*search, "--force", "--json").json["candidates"]
+    assert [each["activation"] for each in candidates] == ["linear", "relu"]
+    assert all(0 <= each["score"] <= 1 for each in candidates)
 
 
 def test_options_reach_the_estimator(run, flowers):

@@ -45,6 +45,44 @@ def test_no_point_of_the_cone_is_better_and_its_own_is_one(r: int, seed: int) ->
     assert np.linalg.norm(G.T @ u) == pytest.approx(value, rel=1e-9)
 
 
+@pytest.mark.parametrize("rank", [1, 2])
+@pytest.mark.parametrize("r", [3, 4, 5])
+def test_rows_that_span_a_line_or_a_plane_have_a_facet_or_two(r: int, rank: int) -> None:
+    """However many they are: without that all pairs of them were taken for rays, of 400 rows in five terabytes."""
+    rng = np.random.default_rng(0)
+    K, inside = cone(rng, 400, rank)
+    axes, _ = np.linalg.qr(rng.standard_normal((r, rank)))
+    K, inside = K @ axes.T, axes @ inside
+    found = facets(K, inside)
+    assert len(found) == rank
+    if r == 3:
+        G = rng.standard_normal((3, 2))
+        assert largest_in_cone(G, K, inside)[0] == pytest.approx(largest_in_cone(G, K[found], inside)[0], rel=1e-12)
+
+
+def test_a_cone_of_which_every_row_is_a_facet_takes_little_memory() -> None:
+    angle = 2 * np.pi * np.arange(300) / 300
+    K = np.column_stack([np.cos(angle), np.sin(angle), np.ones(300)]) / 2**0.5
+    bounding = faces(torch.from_numpy(K), torch.ones(1, 300, dtype=torch.float64), torch.tensor([[0.0, 0.0, 1.0]]))
+    assert bounding.rays.shape[1] == 600
+    value, u = largest_in_cone(np.array([[1.0], [0.0], [0.0]]), K, np.array([0.0, 0.0, 1.0]))
+    assert value == pytest.approx(0.5**0.5, rel=1e-3)  # the cone is round, and as steep as its rows
+    assert (K @ u).min() >= -1e-8
+
+
+def test_of_a_cone_too_thin_for_rounding_only_the_norm_is_known() -> None:
+    rng = np.random.default_rng(0)
+    K, inside = cone(rng, 60, 3)
+    K[0] -= ((K[0] @ inside) / (inside @ inside) + 1e-14) * inside  # the point is a hair outside
+    unit = torch.from_numpy(inside / np.linalg.norm(inside))
+    bounding = faces(torch.from_numpy(K), torch.ones(1, 60, dtype=torch.float64), unit[None])
+    G = rng.standard_normal((3, 2))
+    found = largest_in_cones(torch.from_numpy(G)[None], bounding)
+    assert bounding.rays.shape[1] <= 5
+    assert np.linalg.norm(G, 2) <= float(found.upper) <= np.linalg.norm(G @ G.T) ** 0.5 * (1 + 1e-9)
+    assert torch.allclose(found.u[0], unit)
+
+
 SHIFT = 3.0  # uᵀ(R + shift)u = uᵀRu + shift on unit vectors
 
 

@@ -26,6 +26,11 @@ def test_block(example: Example, readout: str, activation: str) -> None:
     check_block(example.block, example.samples(6), activation, example.outputs, readout=readout, mask=example.mask(6))
 
 
+@pytest.mark.parametrize("example", list(examples()), ids=str)
+def test_block_in_cones(example: Example) -> None:
+    check_block(example.block, example.samples(6), "relu", example.outputs, mask=example.mask(6))
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 @pytest.mark.parametrize(("example", "readout"), EVERY, ids=NAMES)
 def test_operator(example: Example, readout: str, activation: str) -> None:

@@ -28,7 +28,7 @@ from provenet.operators import ByOutput, FeatureOperator, GroupedOperator, Lifte
 from provenet.operators.blocks.attention_gated import GatedMeanAttention
 from provenet.operators.wrappers.base import Wrapper
 from provenet.operators.wrappers.signed import SignedOperator
-from provenet.space import Placed, Space
+from provenet.space import Placed, Space, anew
 from provenet.testing.bank import example_case
 from provenet.testing.examples import Example, examples
 from provenet.variable import Factors
@@ -259,6 +259,16 @@ def test_what_was_made_is_made_anew() -> None:
         before, again = operator.forward(stack), operator.to(SINGLE).to(Space())
         assert not torch.equal(again.forward(stack), before)
         torch.testing.assert_close(again.forward(stack), before, rtol=1e-4, atol=1e-4)
+
+
+def test_what_can_be_made_again_is_let_go() -> None:
+    for example in examples():
+        problem = example_case(example).problem
+        operator = problem.program.operator
+        stack = operator.space.randn(*operator.stack_shape, seed=0)
+        before, other = operator.forward(stack), anew(problem).program.operator
+        assert not other._made & vars(other).keys()
+        assert torch.equal(other.forward(stack), before)
 
 
 def test_a_host_tensor_is_seen() -> None:

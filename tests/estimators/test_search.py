@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 
 import joblib
 import numpy as np
@@ -78,6 +79,22 @@ def test_weights_repeat_samples_in_the_search(curve):
     repeated.fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
     np.testing.assert_allclose(weighted.betas_, repeated.betas_, rtol=1e-9)
     np.testing.assert_allclose(weighted.cv_scores_, repeated.cv_scores_, rtol=1e-4)  # of gaps of 1e-9
+
+
+@pytest.mark.parametrize("activation", ["linear", "relu"])
+def test_the_smallest_beta_is_that_of_repeated_samples(activation):
+    """Of more than 1,500 samples it hangs on how many they are."""
+    rng = np.random.default_rng(0)
+    X, weight = rng.standard_normal((1600, 2)), 1 + np.arange(1600) % 2
+    y = X[:, 0] - X[:, 1]
+    settings = {"activation": activation, "n_gates": 2, "betas": 2, "cv": 2, "max_steps": 1}
+    search = pn.ProvenRegressorCV(**settings, standardize=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        weighted = search.fit(X, y, sample_weight=weight).betas_
+        repeated = search.fit(np.repeat(X, weight, axis=0), np.repeat(y, weight)).betas_
+    np.testing.assert_allclose(weighted, repeated, rtol=1e-9)
+    assert weighted[1] / weighted[0] == pytest.approx(3 / 1600 / 0.3)
 
 
 def test_own_betas_in_any_order(blobs):

@@ -36,7 +36,7 @@ def images(n: int) -> tuple[np.ndarray, np.ndarray]:
 
 def within(monkeypatch: pytest.MonkeyPatch, each: float, left: float, asked: int = 50) -> int:
     """How many gates are affordable, where each takes so long."""
-    monkeypatch.setattr(rehearsal, "_seconds", lambda on, count: each * count)
+    monkeypatch.setattr(rehearsal, "_seconds", lambda on, count, cones: each * count)
     monkeypatch.setattr(deadline, "left", lambda: left)  # by no clock: what is told of it is looked at
     return rehearsal.affordable(SimpleNamespace(X=torch.zeros(1)), asked)  # type: ignore[arg-type]
 
@@ -56,9 +56,9 @@ def test_a_linear_block_is_tried_without_gates(monkeypatch: pytest.MonkeyPatch) 
     tried: list[int] = []
     posed = rehearsal._posed
 
-    def watched(on: Any, few: int, count: int) -> None:
+    def watched(on: Any, few: int, count: int, cones: bool) -> None:
         tried.append(count)
-        posed(on, few, count)
+        posed(on, few, count, cones)
 
     monkeypatch.setattr(rehearsal, "_gaussian", lambda on, count: pytest.fail("a linear block has no gates"))
     monkeypatch.setattr(rehearsal, "_posed", watched)
@@ -69,7 +69,7 @@ def test_a_linear_block_is_tried_without_gates(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_of_gates_that_grow_those_are_told_that_they_begin_with(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehearsal, "_seconds", lambda on, count: float(count))
+    monkeypatch.setattr(rehearsal, "_seconds", lambda on, count, cones: float(count))
     solver = sys.modules["provenet.solvers.solve"]
     monkeypatch.setattr(solver, "grown", lambda solve, problem, *more: solve(problem, *more))  # none are found
     with pytest.warns(ConvergenceWarning, match=r"leaves time for \d of 20 gates"):
@@ -77,7 +77,7 @@ def test_of_gates_that_grow_those_are_told_that_they_begin_with(monkeypatch: pyt
 
 
 def test_gates_that_are_left_out_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rehearsal, "_seconds", lambda on, count: float(count))
+    monkeypatch.setattr(rehearsal, "_seconds", lambda on, count, cones: float(count))
     model = pn.ProvenRegressor(beta=0.1, n_gates=30, max_seconds=40.0)
     with pytest.warns(ConvergenceWarning, match=r"max_seconds=40 leaves time for \d of 30 gates"):
         model.fit(X, Y)

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import provenet as pn
 from provenet.cli import app
-from provenet.heads.fitting import Samples
+from provenet.heads.samples import Samples, Split
 from provenet.reproduce.rivals import MODULES, Grid, Parts, adamw, logistic
 
 
@@ -30,9 +30,8 @@ def parts() -> Parts:
     y = rng.integers(0, 2, 160)
     X = rng.standard_normal((160, 3, 4)).astype(np.float32) + 3.0 * y[:, None, None].astype(np.float32)
     whole = Samples(X[:120], y[:120], None)
-    return Parts(
-        whole.rows(np.arange(90)), whole.rows(np.arange(90, 120)), whole, Samples(X[120:], y[120:], None), None, 2
-    )
+    splits = tuple(Split(np.delete(np.arange(120), judge), judge) for judge in np.arange(120).reshape(2, 60))
+    return Parts(whole, splits, Samples(X[120:], y[120:], None), None, 2)
 
 
 def test_rivals_learn_what_is_easy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet.heads import fisher, kinds
 from provenet.heads.fisher import fisher_pool
 from provenet.io import export_onnx
 
@@ -42,6 +44,19 @@ def test_the_pooling_is_a_power_of_the_discriminants_gram_matrix() -> None:
     )  # (C^¼ C^¼)² = C
     np.testing.assert_allclose(fisher_pool(X, y, 2), pool[:2])  # fewer cells: the leading ones
     np.testing.assert_allclose(np.abs(fisher_pool(X * 2.0**-60, y, 16)), np.abs(pool), atol=1e-9)
+
+
+def test_means_of_all_classes_are_not_held_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((600, 8, 64)).astype(np.float32), np.arange(600) % 300
+    tracemalloc.start()
+    pool = fisher_pool(X, y, 8)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 300 * 8 * 64 * 8 / 2
+    monkeypatch.setattr(fisher, "_AT_ONCE", 8 * 64)  # a sample at a time
+    again = fisher_pool(X, y, 8)
+    np.testing.assert_allclose(again.T @ again, pool.T @ pool, atol=1e-10)
 
 
 @pytest.mark.parametrize("what", ["dead feature", "empty place", "all the same", "one sample a class"])
@@ -98,12 +113,18 @@ def test_the_place_that_tells_is_found_from_few_samples(tmp_path: Path) -> None:
     np.testing.assert_allclose(logits, said.numpy(force=True), atol=1e-4)
 
 
-def test_samples_that_choose_do_not_make_the_pooling(tmp_path: Path) -> None:
+def test_samples_that_choose_make_the_pooling_only_when_they_have_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X, y = drawn(80)
     other, z = drawn(60, 1)
     made = [
         pn.embed(lambda x: x[:, 0], x[:, None], tmp_path / name, y=labels, name="itself")
         for name, x, labels in (("e", X, y), ("v", other, z))
     ]
+    read: list[int] = []
+    monkeypatch.setattr(kinds, "fisher_pool", lambda X, *given: read.append(len(X)) or fisher_pool(X, *given))
     pn.heads.compare(made[0], heads=["fisher-linear"], validation=made[1], betas=[0.1], out=tmp_path / "m")
-    np.testing.assert_array_equal(np.array(pn.load(tmp_path / "m").block.pool), fisher_pool(X, y, 16))
+    assert read == [80, 140]
+    whole = fisher_pool(np.concatenate([X, other]), np.concatenate([y, z]), 16)
+    np.testing.assert_array_equal(np.array(pn.load(tmp_path / "m").block.pool), whole)

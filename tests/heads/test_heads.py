@@ -88,7 +88,7 @@ def test_a_path_poses_its_problem_once_and_finds_what_a_fit_finds(
     monkeypatch.setattr(
         pn.ProvenClassifier, "_formulate", lambda self, *given: posed.append(self) or formulate(self, *given)
     )
-    settings = {"heads": [name], "n_gates": 4, "tol": 1e-4}
+    settings = {"heads": [name], "n_gates": 4, "tol": 1e-4, "validation": 0.2}
     (row,) = pn.heads.compare(embedded, betas=[0.3, 0.1, 0.03], **settings)
     assert len(posed) == 2  # the path, and all samples
     assert len(row.path) == 3
@@ -159,7 +159,8 @@ def test_attention_has_no_more_gates_than_in_the_paper(embedded: Path, monkeypat
 
     monkeypatch.setattr(fitting, "ProvenClassifier", made)
     pn.heads.compare(embedded, heads=["attention-gated", "mlp-gated"], betas=[0.3], n_gates=7, tol=0.1, max_seconds=5)
-    assert seen == [5, 7]
+    assert set(seen) == {5, 7}
+    assert sorted(seen) == seen
 
 
 def test_a_limit_is_of_all_heads_together(embedded, tmp_path):

@@ -12,6 +12,7 @@ from torch import Tensor
 from provenet import deadline
 from provenet.losses import Free, Huber, Logistic, Loss, Softmax, Squared, softmax_shift
 from provenet.losses.balance import is_balanced
+from provenet.losses.flows import _path, circulation
 from provenet.testing import check_loss
 from provenet.verify import intercept as second
 
@@ -155,3 +156,16 @@ def test_the_best_constant_is_looked_for_no_longer_than_there_is_time(monkeypatc
     assert float(best) <= float(value) == pytest.approx(float(short.value_at(z, shift)), rel=1e-12)
     assert is_balanced(theta)
     assert float(-short.conjugate(theta * short.dual_scale(theta, 1.0))) <= float(best) * (1 + 1e-12)
+
+
+def test_a_path_ends_at_the_first_class_that_gets_too_much():
+    """Classes beside it are not gone through: of a hundred classes that was most of the time of a look."""
+
+    class Closed(list):
+        def __iter__(self):
+            raise AssertionError("it need not be looked at")
+
+    assert _path([[0, 1, 1], Closed(), Closed()], excess=[1, 0, -1], start=0) == [0, 2]
+    through = [[0, 2, 0], [0, 0, 2], Closed()]
+    assert _path(through, excess=[2, 0, -2], start=0) == [0, 1, 2]
+    assert circulation([[0, 2, 1], [0, 0, 3], [2, 0, 0]]) == [[0, 2, 0], [0, 0, 2], [2, 0, 0]]

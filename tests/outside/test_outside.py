@@ -1,4 +1,5 @@
-"""A block, a loss, a gauge and a method of a user's, each a small file: nothing is registered, all is certified."""
+"""A block, a loss, a gauge, a method and a sampler of gates of a user's, each a small file: nothing is registered, all
+is certified."""
 
 from __future__ import annotations
 
@@ -11,9 +12,12 @@ import torch
 from bilinear import Bilinear, BilinearNetwork, products
 from priced_gates import PricedGates
 from proximal_gradient import ProximalGradient
+from square_gates import squarely
 from squared_hinge import SquaredHinge
 
 import provenet as pn
+from provenet.gates.pool import Sampled
+from provenet.gates.sight import Sight
 from provenet.solvers.offers import Task
 from provenet.testing import (
     Case,
@@ -22,6 +26,7 @@ from provenet.testing import (
     check_loss,
     check_operator,
     check_rows,
+    check_sampler,
     check_solver,
     check_states,
     problem_bank,
@@ -59,8 +64,9 @@ def bilinear(activation: str, loss: str = "squared") -> pn.Problem:
 
 
 def test_the_block_keeps_the_contracts() -> None:
-    for activation in ("linear", "gated_relu"):
+    for activation in ("linear", "gated_relu", "relu"):
         check_block(Bilinear(), PAIRS[:6], activation)
+    for activation in ("linear", "gated_relu"):
         check_operator(bilinear(activation).program.operator)
     check_rows(Bilinear(), PAIRS)
 
@@ -186,3 +192,36 @@ def test_the_method_says_what_it_lacks_and_what_it_offers() -> None:
     rough, fine = (ProximalGradient().offer(Task(hinged().program, tol)).work for tol in (1e-2, 1e-6))
     assert 0 < rough <= fine < float("inf")
     check_states(ProximalGradient(), hinged())
+
+
+# a sampler of gates
+
+
+@pytest.mark.parametrize("activation", ["gated_relu", "relu"])
+def test_the_sampler_keeps_its_contract(activation: str) -> None:
+    problem = check_sampler(squarely, pn.MLP(), POINTS, LABELS, activation)
+    assert problem.statement.sampler == "square_gates.squarely"
+    assert solved(problem, "auto", tol=1e-4) > 0
+
+
+def test_the_sampler_in_groups_and_in_an_estimator() -> None:
+    tokens = DRAW.standard_normal((12, 4, 2))
+    problem = check_sampler(squarely, pn.BFNO(groups=2), tokens, DRAW.standard_normal((12, 2)))
+    assert set(problem.gates.own.tolist()) == {0, 1}
+    fitted = pn.ProvenRegressor(gates=squarely, n_gates=7, beta=0.1).fit(POINTS, LABELS[:, 0])
+    assert len(fitted.solution_.problem.patterns) == 7
+
+
+def test_of_a_sampler_nothing_is_taken_on_trust() -> None:
+    def wrong(sight: Sight, count: int, seed: int | None) -> Sampled:
+        vectors = torch.eye(3, dtype=torch.float64)
+        return Sampled([(vectors, torch.zeros(3, len(POINTS), dtype=torch.bool))])
+
+    def grazing(sight: Sight, count: int, seed: int | None) -> Sampled:
+        across = torch.tensor([[POINTS[0, 1], -POINTS[0, 0], 0.0]])
+        return Sampled([(across, across @ torch.from_numpy(POINTS.T) >= 0)])
+
+    patterns = pn.formulate("mlp", POINTS, LABELS, gates=wrong, beta=0.1).patterns
+    assert torch.equal(patterns, torch.from_numpy(POINTS.T > 0))
+    with pytest.raises(ValueError, match="gates: "):
+        pn.formulate("mlp", POINTS, LABELS, gates=grazing, beta=0.1)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet import deadline
 from provenet.solvers.stacks import kernel as kernels
 from provenet.solvers.stacks.admm import ADMM
 from provenet.solvers.stacks.kernel import Kernel, KernelSolve
@@ -73,3 +74,14 @@ def test_a_point_is_the_prediction_of_its_neurons():
     anew = method.step(program, replace(state, steps=19))
     assert not anew.summed
     torch.testing.assert_close(anew.u, program.operator.adjoint(anew.s), rtol=0, atol=0)
+
+
+def test_a_factorisation_is_told_by_its_multiply_adds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """n³/6 of them, in float32 half as long: what is told too large hands over to another method at once."""
+    told: list[float] = []
+    monkeypatch.setattr(deadline, "need", told.append)
+    for n, share in ((100, 1.0), (600, 0.5)):
+        X = torch.randn(n, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        kernel = Kernel(pn.formulate("mlp", X, X[:, :1], gates=4).program.operator)
+        kernel.solve(torch.full((n,), float(n), dtype=torch.float64), X)
+        assert told[-1] == pytest.approx(share * n**3 / 6)

@@ -100,3 +100,18 @@ def test_a_method_that_loses_its_start_does_not_lose_the_network(method: ConeBM)
     assert found.certificate.primal <= of_source(problem) * (1 + 1e-8)
     assert problem.gates.network is not None
     assert found.factors.n_neurons == problem.gates.network.n_neurons
+
+
+def test_a_network_that_beats_all_with_these_gates_is_none_of_them() -> None:
+    """Equal tokens leave FNet rows that are rounding alone: no unit decides on which side of them it is, one gate is
+    left, and what was trained has other arrangements.  Its objective is below the bound of networks with that gate."""
+    rng = np.random.default_rng(0)
+    X = np.repeat(rng.standard_normal((30, 1, 3)), 4, axis=1)
+    problem = pn.formulate(
+        "fnet", X, (X[:, 0, 0] > 0).astype(int), "relu", "trained", n_gates=3, loss="softmax", beta=0.5
+    )
+    assert len(problem.patterns) == 1
+    found = pn.solve(problem, tol=1e-4)
+    assert of_source(problem) < (1 - 1e-3) * found.certificate.dual
+    assert found.certificate.gap >= 0
+    assert found.status is pn.Status.SOLVED

@@ -114,7 +114,7 @@ class Block(ABC):
     ) -> modules.TwoLayer:
         """Neurons, with the gate vector of each (N, p), and a bias (c,) of the outputs → torch module (AT App. A)."""
         settings = dict(self.settings()) | ({"readout": readout} if self.tokens else {})
-        if self.groups > 1:
+        if "groups" in settings:
             settings["group"] = group
         return self.module.from_weights(factors.left, factors.right, gates, relu, bias, **settings)
 

@@ -116,8 +116,14 @@ class TokenMap(TokenBlock):
 
     def check(self, X: Tensor, outputs: int) -> None:
         super().check(X, outputs)
-        some = X[:_SPLIT].to(torch.float64)
+        if not callable(self.function):
+            raise ValueError(f"function: something that can be called is needed, got {self.function!r}.")
+        some = X[:_SPLIT].to(torch.float64).clone()
         rows = self.function(some)
+        if not torch.equal(some, X[:_SPLIT].to(torch.float64)):
+            raise ValueError("function: it changes its input in place; let it make numbers of its own.")
+        if isinstance(rows, Tensor) and rows.dtype != torch.float64:
+            raise ValueError(f"function: of float64 it must make float64, got {rows.dtype}.")
         if not isinstance(rows, Tensor) or rows.ndim != 3 or rows.shape[0] != some.shape[0]:
             found = tuple(rows.shape) if isinstance(rows, Tensor) else type(rows).__name__
             raise ValueError(f"function: of {tuple(some.shape)} it must make (n, s, p), got {found}.")

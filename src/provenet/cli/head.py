@@ -26,8 +26,15 @@ class Asked:
         str, typer.Option(help="Names with commas between them, such as linear,mixer-gated; quick, or all.")
     ] = "quick"
     validation: Annotated[
-        str, typer.Option(help="A share of the samples that chooses beta and the head, or an embedding that does.")
-    ] = "0.2"
+        str | None,
+        typer.Option(
+            help="A share of the samples that chooses beta and the head, or an embedding that does. (default: 0.2 of "
+            "more than 10,000 samples, of fewer three folds)"
+        ),
+    ] = None
+    folds: Annotated[
+        int | None, typer.Option(min=2, help="Choose by the mean over so many folds, and not by one part.")
+    ] = None
     test: Annotated[
         Path | None, typer.Option(help="An embedding to tell accuracies of. (default: test within EMBEDDING)")
     ] = None
@@ -87,7 +94,7 @@ def head(
         progress.update(task, advance=1, description=next(following))
         kept.there("heads so far, which the same command goes on with,", out)
         if not json:
-            said = f"refused: {row.why}" if row.validation is None else f"validation {100 * row.validation:.2f} %"
+            said = f"refused: {row.why}" if row.validation is None else f"validation {_percent(row)}"
             progress.console.print(f"{row.head}  {said}  {row.seconds:.1f} s", soft_wrap=True, highlight=False)
 
     with progress:
@@ -101,7 +108,13 @@ def head(
         raise typer.Exit(FAILED)
 
 
-def _share_or_folder(said: str) -> float | Path:
+def _percent(row: Row) -> str:
+    return f"{100 * (row.validation or 0):.2f} ± {100 * (row.error or 0):.2f} %"
+
+
+def _share_or_folder(said: str | None) -> float | Path | None:
+    if said is None:
+        return None
     try:
         return float(said)
     except ValueError:

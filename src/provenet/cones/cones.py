@@ -45,7 +45,7 @@ class Cones(Table):
         norm = torch.linalg.vector_norm(phi, dim=1, keepdim=True)
         alive = norm > 0
         rows = torch.where(alive, phi / norm.clamp_min(torch.finfo(phi.dtype).tiny), 0.0)
-        signs = torch.where(patterns | ~alive.T, 1.0, -1.0).to(phi.dtype)
+        signs = torch.where(patterns | ~alive.T, phi.new_ones(()), -phi.new_ones(()))
         relative = None if noise is None else noise / norm[:, 0].clamp_min(torch.finfo(phi.dtype).tiny)
         return Cones(rows, signs, unit(inside), relative)
 
@@ -67,7 +67,8 @@ class Cones(Table):
             known["facets"] = tuple(part[gates] for part in bounding)
         if self.recall is not None:
             known["recall"] = self.recall.restrict(gates)
-        return self._with(signs=self.signs[gates], inside=self.inside[gates], **known)
+        everyone = torch.equal(gates, self.space.arange(len(self.signs)))  # of millions of rows: not copied
+        return self._with(signs=self.signs if everyone else self.signs[gates], inside=self.inside[gates], **known)
 
     def remembering(self) -> Cones:
         """Where polars are not exact: there are searches.  What remembers already goes on to."""

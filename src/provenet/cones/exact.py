@@ -18,13 +18,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from provenet.cones.facets import facets
+from provenet import batches
+from provenet.cones.facets import known_facets
 
 _HAIR = 1e-9  # a unit vector violating unit rows by less is taken to be in the cone
 _TURN = 64.0  # times eps·‖R‖/(λ₁ − λ₂): how far rounding may turn an eigenvector
 _MOST_TURN = 0.1  # where it may turn it further, all of the face has nearly the same value
 _RAY_TURN = 16.0  # times eps, over the sine of the angle of two facets: the same of the ray where they meet
 _SAME = 1e-12  # facets whose normals differ by less are one: a cone without one of them is no smaller
+_MOST_PAIRED = 48  # rows of which none is known to be redundant: all pairs of them may meet in a ray
 _SLACK = 2 * _TURN / _MOST_TURN  # times eps·‖R‖: rounding of uᵀRu
 
 
@@ -80,8 +82,11 @@ def _polyhedral(rows: Tensor, signs: Tensor, inside: Tensor) -> Faces:
 
 def _around(K: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The facets' normals, the rays, both directions of each, and their turns (F, 1), of one cone in space."""
-    normals = _apart(K[facets(K, inside)])
-    if len(normals) < 3 or len(normals) == len(K):  # not known to be in cyclic order
+    known = known_facets(K, inside)
+    if known is None and len(K) > _MOST_PAIRED:
+        return _nothing_but(inside)
+    normals = _apart(K if known is None else K[known])
+    if known is None or len(normals) < 3:  # not known to be in cyclic order
         i, j = np.triu_indices(len(normals), 1)
     else:
         i = np.arange(len(normals))
@@ -93,6 +98,13 @@ def _around(K: np.ndarray, inside: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     return normals, np.concatenate([rays, -rays]), np.concatenate([turn, turn])
 
 
+def _nothing_but(inside: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The same of a ray in the cone, with which no bound but the norm of R is taken."""
+    full, _ = np.linalg.qr(np.column_stack([inside, np.eye(3)]))
+    across = full[:, 1:3].T
+    return np.concatenate([across, -across, inside[None]]), np.stack([inside, -inside]), np.ones((2, 1))
+
+
 def _apart(normals: np.ndarray) -> np.ndarray:
     """In their order, without those that repeat an earlier one."""
     distance = np.linalg.norm(normals[:, None] - normals[None], axis=2)
@@ -101,6 +113,15 @@ def _apart(normals: np.ndarray) -> np.ndarray:
 
 def largest_in_cones(G: Tensor, bounding: Faces) -> Extreme:
     """For G (B, r, c), one matrix a cone, r ≤ 3."""
+    F, rays = bounding.normals.shape[1], bounding.rays.shape[1]
+    together = batches.count((2 + 2 * F + rays) * F, batches.BLOCK)
+    parts = [G.split(together), *(part.split(together) for part in bounding)]
+    found = [_largest(some, Faces(*own)) for some, *own in zip(*parts, strict=True)]
+    return Extreme(*(torch.cat(each) for each in zip(*found, strict=True)))
+
+
+def _largest(G: Tensor, bounding: Faces) -> Extreme:
+    """Of all at once."""
     R = torch.bmm(G, G.mT)
     size = torch.linalg.matrix_norm(R)
     alive = bounding.normals.abs().amax(2) > 0  # (B, F)

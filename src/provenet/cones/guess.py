@@ -16,6 +16,7 @@ from provenet.space import Space
 _LEAST_SIDE = 12  # dimensions from which a guess pays
 _MOST_SQUARES = 2e8  # numbers in the table of Φ_rΦ_rᵀ
 _FEW = 16  # problems at a time, at least
+_SPEED = 4  # of products in single precision, beside those of factorisations
 _STEPS = 16
 _CLOSE = 1e-3  # of ‖g‖²: the complementarity at which the tight rows show
 _MULTIPLIERS, _SLACK = 20.0, 0.1  # of ‖g‖: the sum of the first multipliers, and the least of the first slacks
@@ -33,7 +34,8 @@ def tight_rows(rows: Tensor, signs: Tensor, g: Tensor, enough: float) -> Guess |
     N, p = len(alive), rows.shape[1]
     if p < _LEAST_SIDE or 2 * p >= N or N * p * (p + 1) / 2 > _MOST_SQUARES or bool((signs == 0).any()):
         return None
-    if not deadline.affords(N * p * (p + 1) / 2):
+    at_once = max(_FEW, batches.count(N, batches.CORE, itemsize=4))
+    if not deadline.affords(N * p * (p + 1) / 2 * (1 + min(len(g), at_once) / _SPEED)):
         return None
     if len(rows) > N:
         rows, signs = rows[alive], signs[:, alive]
@@ -42,7 +44,7 @@ def tight_rows(rows: Tensor, signs: Tensor, g: Tensor, enough: float) -> Guess |
     squares = table[:, i] * table[:, j]
     size = torch.linalg.vector_norm(g, dim=1, keepdim=True).clamp_min(torch.finfo(g.dtype).tiny)
     found = []
-    for some in torch.arange(len(g), device=g.device).split(max(_FEW, batches.count(N, batches.CORE, itemsize=4))):
+    for some in torch.arange(len(g), device=g.device).split(at_once):
         if deadline.over():
             return None
         short = (_BELOW * enough / size[some, 0]).to(torch.float32)

@@ -20,7 +20,7 @@ from torch.nn.functional import pad
 from provenet import batches, deadline
 from provenet.cones.guess import tight_rows
 from provenet.cones.parts import Part, parts_of
-from provenet.cones.signs import PickedSigns, Signs, at, within
+from provenet.cones.signs import PickedSigns, Signs, at, some, within
 
 _VIOLATED = 1e-12  # of ‖g‖: a unit row may be violated by so little
 _OFF = 1e-9  # and where one is by more, the rows that a search began with were not for it
@@ -43,10 +43,11 @@ class Rows(Protocol):
 
 
 def in_spans(rows: Tensor | Rows, u: Tensor) -> Iterator[tuple[slice, Tensor]]:
-    """uΦᵀ (B, N): some rows at a time where they are not written down; raises `deadline.TooLong` where there is no time
+    """uΦᵀ (B, N), some rows at a time; raises `deadline.TooLong` where they are not written down, and there is no time
     for all of them."""
     if isinstance(rows, Tensor):
-        yield slice(0, len(rows)), u @ rows.T
+        for span in batches.slices(len(rows), len(u), batches.TILE):
+            yield span, u @ rows[span].T
         return
     for span in deadline.paced(rows.spans(len(u))):
         yield span, rows.sides(u, span)
@@ -202,7 +203,7 @@ def _searched(unit_rows: Tensor | Rows, signs: Signs, g: Tensor, active: _Active
     open_ = everyone
     best, lowest = g.new_full((B,), float("inf")), g.new_full((B,), -float("inf"))
     for _ in range(8 * (p + 8)):
-        worst, row = least(unit_rows, signs[open_], u[open_])
+        worst, row = least(unit_rows, some(signs, open_), u[open_])
         lowest[open_] = worst
         length = torch.linalg.vector_norm(u[open_], dim=1)
         shrinking = length < best[open_] * (1 - 1e-15)  # the dual strictly falls, or rounding has the word
@@ -216,7 +217,7 @@ def _searched(unit_rows: Tensor | Rows, signs: Signs, g: Tensor, active: _Active
         active.count[open_] += 1
         u[open_] = _settle(unit_rows, signs, g, active, open_)
     else:
-        lowest[open_] = least(unit_rows, signs[open_], u[open_])[0]
+        lowest[open_] = least(unit_rows, some(signs, open_), u[open_])[0]
     return Projection(u, active.row, active.lam, at(signs, everyone, active.row), (-lowest).clamp_min(0))
 
 

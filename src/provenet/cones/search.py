@@ -11,6 +11,7 @@ from provenet import deadline
 from provenet.cones.base import Region
 from provenet.cones.branch import branch_and_bound
 from provenet.cones.projection import project
+from provenet.cones.signs import some
 
 _STEPS = 40
 _POLISH = 100
@@ -21,6 +22,7 @@ _STILL = 1e-13  # relative growth below which a climb has ended,
 _ENOUGH = 5e-3  # and a glance
 _HAIR = 1e-8  # a unit vector violating unit rows by less is in the cone
 _PEAKS = "peaks"  # what is kept of them
+_MOMENT = 5e7  # multiply-adds
 _WORK = 2**23  # (gates × starts × (rows + p³)) at a time: so a deadline finds some gates done
 
 
@@ -57,11 +59,14 @@ def climb(cones: Region, G: Tensor) -> Climb:
 
 def ascent(cones: Region, G: Tensor) -> Climb:
     """Power steps from the points inside alone, or from where the last search has ended, if that is higher: next to all
-    that a climb finds, at a tenth of its cost, where cones are narrow."""
+    that a climb finds, at a tenth of its cost, where cones are narrow.  Where time is
+    over, what is known, if a step takes longer than a moment."""
     start = cones.inside
     known = None if cones.recall is None else cones.recall.note(_PEAKS)
     if known is not None:
         start = higher(G, known, start)
+    if deadline.over() and cones.rows.shape[0] * start.numel() > _MOMENT:
+        return Climb(torch.linalg.vector_norm(torch.bmm(G.mT, start[:, :, None]), dim=(1, 2)), start)
     found = Climb(*_steps(cones, G, start, torch.arange(len(G), device=G.device), _STEPS))
     if cones.recall is not None:
         cones.recall.write(_PEAKS, found.u)
@@ -103,13 +108,13 @@ def survey(cones: Region, G: Tensor, above: float = 0.0) -> Climb:
 def _steps(
     cones: Region, G: Tensor, u: Tensor, gate: Tensor, steps: int, still: float = _STILL
 ) -> tuple[Tensor, Tensor]:
-    signs, size = cones.signs[gate], torch.linalg.matrix_norm(G)[gate]
+    signs, size = some(cones.signs, gate), torch.linalg.matrix_norm(G)[gate]
     value, point = u.new_zeros(len(u)), cones.inside[gate].clone()
     moving = torch.arange(len(u), device=u.device)
     last = None
     for _ in range(steps):
         pull = _times(G.mT, _times(G, u, gate[moving]), gate[moving])
-        last = project(cones.rows, signs[moving], pull, last)
+        last = project(cones.rows, some(signs, moving), pull, last)
         norm = torch.linalg.vector_norm(last.point, dim=1, keepdim=True)
         feasible = (norm[:, 0] > 1e-12 * size[moving] ** 2) & (last.violation <= _HAIR * norm[:, 0])
         u = torch.where(feasible[:, None], last.point / norm.clamp_min(1e-300), cones.inside[gate[moving]])

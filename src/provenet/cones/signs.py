@@ -46,6 +46,11 @@ def at(signs: Signs, which: Tensor, rows: Tensor) -> Tensor:
     return signs.table[signs.gate[which][:, None], rows]
 
 
+def some(signs: Signs, which: Tensor) -> Signs:
+    """Of some cones (M,), in rising order; not copied where they are all, once each."""
+    return signs if len(which) == len(signs) else signs[which]
+
+
 def within(signs: Signs, span: slice) -> Tensor:
     """Of some rows in a row, (B, span)."""
     return signs[:, span] if isinstance(signs, Tensor) else signs.within(span)

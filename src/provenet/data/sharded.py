@@ -25,7 +25,7 @@ def comes_in_shards(X: Any) -> bool:
     """Whether X can only be read in shards: a file, a loader or generator, or pairs (X_i, y_i)."""
     if isinstance(X, (Shards, str, os.PathLike)):
         return True
-    if hasattr(X, "shape") or hasattr(X, "__array__") or isinstance(X, dict):
+    if hasattr(X, "__array__") or hasattr(X, "shape") or isinstance(X, dict):
         return False
     if not isinstance(X, (list, tuple)):
         return isinstance(X, Iterable)

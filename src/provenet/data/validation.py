@@ -105,36 +105,48 @@ def as_weights(weight: Any, n: int) -> Tensor | None:
 @contextmanager
 def in_words(value: Any) -> Iterator[None]:
     """Where numpy finds no numbers in here: what is wrong with ``value``, where, and what to do."""
+    check_unmasked(value, "X")
+    columns = list(getattr(value, "columns", ()))
+    if twice := [name for k, name in enumerate(columns) if name in columns[:k]]:
+        raise ValueError(f"X: several columns are named {twice[0]!r}; give each a name of its own.")
     try:
         yield
     except OverflowError:
         raise ValueError("X: it holds a whole number that is too large for float64.") from None
-    except ValueError:
+    except (TypeError, ValueError) as error:
         if isinstance(value, list | tuple) and len(found := {np.size(row) for row in value}) > 1:
             raise ValueError(f"X: its rows differ in length, from {min(found)} to {max(found)}.") from None
-        if (at := _text_in(value)) is not None:
+        if (at := _no_number_in(value)) is not None:
             raise ValueError(
-                f"X: {at}, is text; encode such columns (OneHotEncoder in a pipeline), or leave them out."
+                f"X: {at}; encode such columns (OneHotEncoder in a pipeline), or leave them out."
             ) from None
+        if str(error).startswith(("float() argument", "Cannot cast")):  # numpy's: what it is that has no numbers
+            raise ValueError(f"X: not an array of numbers ({error}).") from None
         raise
 
 
-def _text_in(table: Any) -> str | None:
+def _no_number_in(table: Any) -> str | None:
     """Where the first entry of (n, d) is that is no number, row by row."""
+    if hasattr(table, "toarray"):
+        return None
     cells = np.asarray(table, dtype=object)
     names = list(getattr(table, "columns", range(cells.shape[-1] if cells.ndim == 2 else 0)))
     for row, entries in enumerate(cells if cells.ndim == 2 else ()):
         for column, entry in zip(names, entries, strict=True):
-            if isinstance(entry, str) and not _is_numeric(entry):
-                return f"column {column!r}, row {row}: {entry!r}"
+            if not _is_numeric(entry):
+                what = "text" if isinstance(entry, str) else "no number"
+                return f"column {column!r}, row {row}: {entry!r}, is {what}"
     return None
 
 
-def _is_numeric(text: str) -> bool:
+def _is_numeric(entry: Any) -> bool:
+    """Or not there: of that others speak."""
     try:
-        float(text)
+        float(entry)
     except ValueError:
         return False
+    except TypeError:
+        return entry is None or isinstance(entry, complex) or type(entry).__name__ in ("NAType", "NaTType")
     return True
 
 
@@ -143,9 +155,11 @@ def as_tensor(value: Any, name: str) -> Tensor:
     if isinstance(value, Tensor):
         if value.is_complex():
             raise ValueError(f"{name}: complex data is not supported.")
+        check_dense(value, name)
         return value.detach().cpu().to(torch.float64).contiguous()
     if hasattr(value, "toarray"):
         raise ValueError(f"{name}: sparse arrays are not supported; give {name}.toarray().")
+    check_unmasked(value, name)
     try:
         array = np.asarray(value)
         if np.iscomplexobj(array):
@@ -154,6 +168,25 @@ def as_tensor(value: Any, name: str) -> Tensor:
     except (TypeError, ValueError, OverflowError) as error:
         raise ValueError(f"{name}: not an array of numbers ({error}).") from None
     return torch.from_numpy(array.copy() if not array.flags.writeable else array)
+
+
+def check_dense(tensor: Tensor, name: str) -> None:
+    """That a tensor has an array of numbers."""
+    if tensor.is_meta:
+        raise ValueError(f"{name}: a tensor of the meta device holds no numbers.")
+    if tensor.is_nested or tensor.layout != torch.strided:
+        raise ValueError(
+            f"{name}: sparse and nested tensors are not supported; give {name}.to_dense(), or rows padded."
+        )
+    if tensor.is_quantized:
+        raise ValueError(f"{name}: quantized tensors are not supported; give {name}.dequantize().")
+
+
+def check_unmasked(value: Any, name: str) -> None:
+    """That no number of an array is one that is not there."""
+    if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        hidden = int(np.ma.count_masked(value))
+        raise ValueError(f"{name}: {hidden} of its numbers are masked; fill them, or leave such samples out.")
 
 
 def check_finite(tensor: Tensor, name: str) -> None:

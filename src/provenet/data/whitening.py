@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from typing_extensions import Self
 
+from provenet import memory
 from provenet.data.validation import as_samples
 
 _INDEPENDENT = 1e-10  # of the largest singular value; below it a direction is rounding
@@ -40,6 +41,9 @@ class Whitening:
                 f"X: {n} samples of {d} features cannot be whitened: XXᵀ = I needs n ≤ d. Take at most {d} samples, "
                 "more features, or train without whitening."
             )
+        memory.check_fits(
+            3 * 8 * d * d, f"whiten: a matrix of {d} × {d} features", "Take fewer features, or none whitened."
+        )
         mean = X.mean(0) if demean else torch.zeros(d, dtype=torch.float64)
         centred = X - mean
         _, sigma, Vh = torch.linalg.svd(centred, full_matrices=False)

@@ -76,11 +76,14 @@ class ProvenEstimator(OnSamples):
         attention, says which tokens are there; what the others hold does not matter.
         """
         check_asked(self.solver, Limits(self.tol, self.max_steps, self.max_seconds))
+        if not isinstance(self.verbose, Integral):
+            raise ValueError(f"verbose: it must be a whole number, got {self.verbose!r}.")
         limit = as_bytes(self.memory_limit)
         if self._in_shards(X, limit):
             X, y = as_shards(X, y)
+        given = {"X": X, "y": y, "sample_weight": sample_weight, "mask": mask}
         with batches.within(limit):
-            data = self._read(*(without_torch(value) for value in (X, y, sample_weight, mask)))
+            data = self._read(*(without_torch(value, name) for name, value in given.items()))
             if not (self._standardizes() or self.whiten or isinstance(data.X, Shards)):
                 warn_of_scales(data.X, self._make_block(), getattr(self, "feature_names_in_", None))
             self._keep(self._train(data))

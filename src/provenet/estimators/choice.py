@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 Scores = NDArray[np.float64]
 
@@ -98,7 +99,7 @@ def results(betas: Scores, scores: Scores, gaps: Scores, tol: float) -> dict[str
         **{f"split{k}_test_score": own for k, own in enumerate(scores)},
         "mean_test_score": means,
         "std_test_score": counting.std(axis=0) if len(counting) else np.full(len(betas), np.nan),
-        "rank_test_score": 1 + (place[:, None] > place[None, :]).sum(axis=1),
+        "rank_test_score": rankdata(place, "min").astype(int),
         "relative_gap": np.where(
             np.isnan(gaps).all(axis=0), np.nan, np.where(np.isnan(gaps), -np.inf, gaps).max(axis=0)
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -150,7 +151,8 @@ def _times_class_weight(
         unknown = [label for label in class_weight if label not in labels]
         if unknown:
             raise ValueError(f"class_weight: {unknown} are not among the classes {labels}.")
-        factor = np.array([float(class_weight.get(label, 1.0)) for label in labels])
+        given = [class_weight.get(label, 1.0) for label in labels]
+        factor = np.array([float(one) if isinstance(one, Real) else np.nan for one in given])
         if not np.all((factor >= 0) & np.isfinite(factor)):
             raise ValueError(
                 f"class_weight: finite numbers that are not negative are needed, got {dict(class_weight)}."

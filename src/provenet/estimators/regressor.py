@@ -33,6 +33,7 @@ class _Regressor(RegressorMixin, RegressorSettings, ProvenEstimator):
     def _read(self, X: Any, y: Any, sample_weight: Any, mask: Any = None) -> TrainingData:
         if self.loss not in self.losses:
             raise ValueError(f"loss: {self.loss!r} is not a regressor's; choose 'squared' or 'huber'.")
+        _check_numbers(y)
         X, y = self._check_samples(X, y, mask, dtype=np.float64, ensure_2d=False, allow_nd=True)
         self._single_target = y.ndim == (2 if self.readout == "tokens" else 1)
         given = read_weights(sample_weight, X.shape[0])
@@ -70,3 +71,11 @@ class ProvenRegressorCV(BetaSearch, _Regressor):
     How it searches, and what it has once fitted besides the attributes of `ProvenRegressor`, is said of
     `ProvenClassifierCV`.
     """
+
+
+def _check_numbers(y: Any) -> None:
+    """ValueError for targets that are text, which scikit-learn has no words for."""
+    try:
+        np.asarray(y).astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"y: targets of a regression are numbers, and not all of these are ({error}).") from None

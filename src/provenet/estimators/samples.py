@@ -16,12 +16,14 @@ from torch import Tensor, nn
 from provenet.blocks import with_intercept
 from provenet.blocks.base import Block
 from provenet.blocks.outputs import batch_size, outputs_in_batches
+from provenet.data.alike import digests
 from provenet.data.sharded import samples_in
 from provenet.data.shards import Shards
-from provenet.data.validation import as_mask, as_weights, check_finite, in_words
+from provenet.data.validation import as_mask, as_weights, check_dense, check_finite, check_unmasked, in_words
 from provenet.data.whitening import Whitening
 from provenet.estimators.settings import Settings
 
+_OF_NUMPY = (torch.float16, torch.float32, torch.float64)
 _SAMPLES: dict[str, Any] = {  # how X is checked: float32 stays as it is, so that large data are never copied whole
     "dtype": (np.float64, np.float32),
     "order": "C",
@@ -44,6 +46,12 @@ class TrainingData:
     weight: NDArray[np.float64] | None
     sample_weight: NDArray[np.float64] | None
     mask: Tensor | None = None
+
+    @property
+    def different(self) -> int:
+        """How many samples there are: one of weight two, and one that is there twice, count once."""
+        there = slice(None) if self.weight is None else self.weight > 0
+        return len(np.unique(digests(self.X, self.targets, self.mask)[there]))
 
     def rows(self, rows: Any) -> TrainingData:
         """Some of the samples."""
@@ -100,12 +108,12 @@ class OnSamples(Settings, BaseEstimator):
         block = self._make_block()
         if not block.masks:
             raise ValueError(f"mask: block {block.name!r} has a fixed number of tokens; only 'attention' takes a mask.")
-        return as_mask(without_torch(mask), shape)
+        return as_mask(without_torch(mask, "mask"), shape)
 
     def _outputs(self, X: Any, mask: Any = None) -> NDArray[np.float64]:
         """The network's outputs (n, …, c); X may be the path of an NPY or Parquet file."""
         check_is_fitted(self)
-        X = samples_in(X) if isinstance(X, (str, os.PathLike)) else without_torch(X)
+        X = samples_in(X) if isinstance(X, (str, os.PathLike)) else without_torch(X, "X")
         if isinstance(X, Shards):
             self._check_shape(X)
             X.surveyed(lambda rows: 0.0)  # all numbers must be finite
@@ -130,7 +138,7 @@ class OnSamples(Settings, BaseEstimator):
 
     def _judged(self, y: Any, said: NDArray[Any], sample_weight: Any, mask: Any) -> tuple[Any, Any, Any]:
         """(y, said, weights) for a score: with ``readout="tokens"`` all tokens that are there, in one row."""
-        y = np.asarray(without_torch(y))
+        y = np.asarray(without_torch(y, "y"))
         if self.readout != "tokens":
             return y, said, sample_weight
         if y.shape != said.shape:
@@ -146,9 +154,11 @@ def read_weights(sample_weight: Any, n: int) -> NDArray[np.float64] | None:
     return None if weight is None else weight.numpy()
 
 
-def without_torch(value: Any) -> Any:
+def without_torch(value: Any, name: str) -> Any:
     """Tensors as arrays, sharing memory where they can; anything else as it is."""
+    check_unmasked(value, name)
     if not isinstance(value, torch.Tensor):
         return value
+    check_dense(value, name)
     value = value.detach().cpu()
-    return (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+    return (value.float() if value.is_floating_point() and value.dtype not in _OF_NUMPY else value).numpy()

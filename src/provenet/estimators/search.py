@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import reprlib
 import time
 import warnings
 from collections.abc import Callable
@@ -149,7 +150,7 @@ class BetaSearch(ManyBetas):
         self.path_, seed, splits = [], self._seed(), self._splits(data)
         self._fit_whitening(data)
         with budget.within():
-            grid = self._grid(roughly(self, data, seed))
+            grid = self._grid(roughly(self, data, seed), data)
         folds = [Fold.of(self, data, *split).alone() for split in splits]
         if self.n_jobs in (None, 1):
             scores: list[Any] = []
@@ -171,7 +172,21 @@ class BetaSearch(ManyBetas):
         return best, False
 
     def _splits(self: Any, data: TrainingData) -> list[Any]:
-        return list(check_cv(self.cv, data.y, classifier=is_classifier(self)).split(data.X, data.y))
+        cv = check_cv(self.cv, data.y, classifier=is_classifier(self))
+        try:
+            splits = list(cv.split(data.X, data.y))
+        except ValueError as error:
+            if "groups" not in str(error):
+                raise
+            raise ValueError(
+                f"cv: {type(cv).__name__} asks for groups, which fit does not take; give the splits themselves, "
+                "cv=list(splitter.split(X, y, groups))."
+            ) from None
+        if not splits:
+            raise ValueError("cv: it makes no split; give at least one pair (train, test) of rows.")
+        for k, rows in ((k, rows) for k, split in enumerate(splits) for rows in split):
+            _check_rows(k, np.asarray(rows), len(data.X))
+        return splits
 
     def _search(self: Any, data: TrainingData, budget: Budget) -> tuple[int, bool]:
         """Which β is best, and whether Ctrl-C ended it: by what the folds had scored until then."""
@@ -180,7 +195,7 @@ class BetaSearch(ManyBetas):
         with budget.within():
             problem = self._formulate(data, asked.found_at, asked.seed)
         self._say_memory(problem)
-        grid = self._grid(problem)
+        grid = self._grid(problem, data)
         parts = [Fold(copy.copy(self), problem=problem), *(Fold.of(self, data, *split) for split in splits)]
         scores: list[list[float]] = []
         self.path_, gaps, short, interrupted = [], [], 0, False
@@ -265,20 +280,20 @@ class BetaSearch(ManyBetas):
             return USUAL
         return Beta(float(np.exp(np.mean(np.log([beta.value for beta in listed])))), listed[0].unit)
 
-    def _grid(self: Any, problem: Problem) -> list[float]:
+    def _grid(self: Any, problem: Problem, data: TrainingData) -> list[float]:
         listed = self._listed()
         if listed is not None:
             return np.unique([beta.of(problem) for beta in listed])[::-1].tolist()
         if self.betas < 2:
             raise ValueError(f"betas: a path has at least two values of beta, got {self.betas}.")
         top = problem.beta_max or 1.0  # where it is zero the zero network is optimal at every β
-        return (top * np.geomspace(_LARGEST, self._smallest(problem), int(self.betas))).tolist()
+        return (top * np.geomspace(_LARGEST, self._smallest(data), int(self.betas))).tolist()
 
-    def _smallest(self: Any, problem: Problem) -> float:
+    def _smallest(self: Any, data: TrainingData) -> float:
         """The share of β_max that the search ends at."""
         ratio = self.beta_ratio
         if isinstance(ratio, str) and ratio == AUTO:
-            return min(_SMALLEST, LEAST / problem.program.operator.shards.n)
+            return min(_SMALLEST, LEAST / data.different)
         if isinstance(ratio, bool) or not isinstance(ratio, Real) or not 0 < float(ratio) < _LARGEST:
             raise ValueError(f"beta_ratio: it must lie between 0 and {_LARGEST}, or be 'auto', got {ratio!r}.")
         return float(ratio)
@@ -309,6 +324,16 @@ class _Asked(NamedTuple):
 
     def at(self, beta: float) -> tuple[TrainingData, float, Beta, int, float]:
         return self.data, beta, self.found_at, self.seed, self.tol
+
+
+def _check_rows(k: int, rows: NDArray[Any], n: int) -> None:
+    """That a part of split ``k`` is some of n samples, said by numbers or as true and false."""
+    numbers = rows.dtype.kind in "iu" and rows.size > 0 and rows.min() >= -n and rows.max() < n
+    truths = rows.dtype.kind == "b" and rows.shape == (n,) and rows.any()
+    if rows.ndim != 1 or not (numbers or truths):
+        raise ValueError(
+            f"cv: split {k} has to name some of the {n} samples for each part, got {reprlib.repr(rows.tolist())}."
+        )
 
 
 def _of_kind(model: Any, activation: str, gates: Any) -> Any:

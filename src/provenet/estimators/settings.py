@@ -13,6 +13,7 @@ from numbers import Integral
 from textwrap import fill
 from typing import Any, TypeVar
 
+import numpy as np
 from sklearn.utils import check_random_state
 
 from provenet.blocks.base import Block
@@ -26,9 +27,11 @@ def setting(default: Any, meaning: str) -> Any:
 
 
 def seed_of(random_state: Any) -> int:
-    """A number is the seed; of what else scikit-learn takes one is drawn."""
+    """A number is the seed; of what else scikit-learn takes, or of numpy's generators, one is drawn."""
     if isinstance(random_state, Integral):
         return int(random_state)
+    if isinstance(random_state, np.random.Generator):
+        return int(random_state.integers(2**31 - 1))
     return int(check_random_state(random_state).randint(2**31 - 1))
 
 
@@ -144,7 +147,9 @@ class ManyBetas:
         '["0.1max", …]',
     )
     beta_ratio: float | str = setting(
-        "auto", 'the smallest β in parts of β_max; "auto": 0.002, or three divided by the samples where that is less'
+        "auto",
+        'the smallest β in parts of β_max; "auto": 0.002, or three divided by the samples where that is less: equal '
+        "ones count once, as one of a larger weight does",
     )
     cv: Any = setting(5, "as in scikit-learn")
     scoring: Any = setting(None, "as in scikit-learn; by default accuracy or R²")

@@ -59,14 +59,13 @@ def formulate(
         (n, s, c) with ``readout="tokens"``.
     activation : str, default "gated_relu"
         "gated_relu", "relu" or "linear".
-    gates : str, int, array or network, default 100
+    gates : str, int, array, network or function, default 100
         "gaussian", "between" (halfway between rows of different targets), "trained" (the units of a ReLU network
         trained for a moment) or "auto" (trained, where that takes a moment, else Gaussian), ``n_gates`` of them;
         "grow", some Gaussian ones to which `solve` adds the ones that pull hardest, up to ``n_gates``; a number of
-        Gaussian ones; gate vectors (P, p) of your own; or a network, whose units they are.  A block with groups has so
-        many in each group.  For ReLU gates are arrangements, and "all" enumerates them; of whitened X, or rows
-        orthogonal to one another, one open gate is all that is needed
-        (CP §3.3).
+        Gaussian ones; gate vectors (P, p) of your own; a network, whose units they are; or a sampler of your own.  A
+        block with groups has so many in each group.  For ReLU gates are arrangements, and "all" enumerates them; of
+        whitened X, or rows orthogonal to one another, one open gate is all that is needed (CP §3.3).
     loss : str or Loss class, default "squared"
         "squared", "softmax", "logistic" or "huber".  Every loss is a sum over samples.
     beta : float, default 1e-3
@@ -88,7 +87,7 @@ def formulate(
         first and the second layer of neuron j (BM Lemma 3.1, Thm B.1); (2, 2) is weight decay.  ReLU has (2, 2) and
         (C, 1), and any where v_j is one number.
     n_gates : int, default 100
-        How many, where ``gates`` is a name.
+        How many, where ``gates`` is a name or a sampler.
     fit_intercept : bool or "free", optional
         "free": outputs get a bias (c,) that costs nothing, shared by all samples and tokens, and the certificate speaks
         of networks with any such bias.  True and False, and the MLP's part in "free", are for ``block="mlp"`` by name:

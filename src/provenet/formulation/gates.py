@@ -47,7 +47,7 @@ def find_gates(
         if wanted.sampler is not None:
             if group is not None:
                 raise ValueError("gate_group: it goes with gate vectors, one number for each.")
-            gates = _sampled(trainee, *wanted.sampler, seed, shards, relu)
+            gates = _sampled(trainee, wanted, seed, shards, relu)
         elif wanted.network is not None:
             units = gates_of(wanted.network, on)
             gates = _given(on, units.vectors, units.group)
@@ -56,19 +56,25 @@ def find_gates(
                 own = torch.zeros(len(first), dtype=torch.long) if units.group is None else units.group
                 gates = replace(gates, network=_behind(on, gates, first, second, own))
         else:
-            gates = _given(on, as_tensor(wanted.own, "gates"), group)
+            gates = _given(on, as_tensor(wanted.given, "gates"), group)
         gates = _inside(on, gates) if relu else gates
     return replace(gates, seconds=time.perf_counter() - began)
 
 
-def _sampled(trainee: BlockTrainee, name: str, count: int, seed: int | None, shards: Whole, relu: bool) -> Gates:
+def _sampled(trainee: BlockTrainee, wanted: Wanted, seed: int | None, shards: Whole, relu: bool) -> Gates:
+    assert wanted.sampler is not None
+    name, count = wanted.sampler
     if seed is not None and not (isinstance(seed, Integral) and seed >= 0):
         raise ValueError(f"seed: it must be a whole number from zero on, or None, got {seed!r}.")
     _check_room(trainee.on, count)
-    asked, count = count, affordable(trainee.on, count)
+    asked, count = count, affordable(trainee.on, count, cones=relu)
     alike = isinstance(shards, Spread) and name not in BLIND  # all processes must see the same
     sight = sight_of_sample(trainee, shards) if alike else sight_of(trainee)
-    found, network = SAMPLERS[name](replace(sight, brief=trainee.loss.labels and not relu), count, seed)
+    find = wanted.own or SAMPLERS[name]
+    found, network = find(replace(sight, brief=trainee.loss.labels and not relu), count, seed)
+    if wanted.own is not None:  # of which nothing is taken on trust
+        both = zip(trainee.on.groups, found, strict=True)
+        found = [distinct_gates(vectors, rows.decided(vectors)) for rows, (vectors, _) in both]
     gates = replace(_together(found), left_out=asked - count)
     # a gated network's optimum is soon found, whatever its start; ReLU's may take longer than there is time for
     if network is None or (not relu and deadline.left() == math.inf):

@@ -15,7 +15,7 @@ from provenet.blocks import Block, OnData
 from provenet.data.parts import Resident
 from provenet.data.sharded import as_shards, comes_in_shards
 from provenet.data.shards import Shards
-from provenet.data.validation import as_targets, as_tensor, as_weights
+from provenet.data.validation import as_targets, as_tensor, as_weights, check_dense
 from provenet.formulation.assemble import Given, assembled
 from provenet.formulation.moments import scaling_of
 from provenet.formulation.network_gates import how_many_units
@@ -111,6 +111,8 @@ def _size(block: Block, outputs: int, X: Tensor) -> float:
 
 def goes_in_shards(X: Any, limit: int | None) -> bool:
     """Whether X can only be read so, or its copies would take too much of the limit."""
+    if isinstance(X, Tensor):
+        check_dense(X, "X")
     if comes_in_shards(X):
         return True
     shape = getattr(X, "shape", None)
@@ -141,7 +143,7 @@ def _count(wanted: Wanted, statement: Statement, on: OnData) -> int:
         return wanted.count
     if wanted.network is not None:
         return how_many_units(wanted.network, on)
-    return len(torch.atleast_1d(as_tensor(wanted.own, "gates")))
+    return len(torch.atleast_1d(as_tensor(wanted.given, "gates")))
 
 
 def _check(statement: Statement, given: Given) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from provenet import deadline
 from provenet.blocks import OnData
+from provenet.data.alike import digests
 from provenet.formulation.by_hand import ByHand
 from provenet.gates.sight import Slopes
 from provenet.losses import Loss
@@ -51,7 +52,7 @@ class BlockTrainee:
     def network(self, group: Tensor) -> Callable[[Tensor, Tensor], Tensor]:
         on, root = self.on, self.units.z**0.5
         nobody = Factors.empty(on.p, on.q)
-        module = on.block.network(nobody, None, on.readout, group if len(on.groups) > 1 else None, self.relu)
+        module = on.block.network(nobody, None, on.readout, group, self.relu)
         del (
             module.first,
             module.second,
@@ -141,10 +142,5 @@ def _without_last_digits(values: Tensor) -> Tensor:
 def _distinct(*parts: Tensor | None) -> tuple[Tensor, Tensor]:
     """Numbers (k,) of samples no two of which are equal in all parts (n, …), in an order that hangs on what they hold
     alone; and for each sample (n,) which of them it equals."""
-    values = [part.reshape(len(part), -1).to(torch.float64) + 0.0 for part in parts if part is not None]  # −0.0 is 0.0
-    bits = torch.cat(values, dim=1).numpy().view(np.uint64)
-    odd = np.random.default_rng(0).integers(0, 2**63, bits.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-    mixed = (bits ^ (bits >> np.uint64(32))) * odd
-    digest = (mixed ^ (mixed >> np.uint64(29))).sum(1)
-    _, index, copies = np.unique(digest, return_index=True, return_inverse=True)
+    _, index, copies = np.unique(digests(*parts), return_index=True, return_inverse=True)
     return torch.from_numpy(index), torch.from_numpy(copies)

@@ -9,8 +9,8 @@ from typing import Any
 from torch import nn
 
 from provenet.formulation.trainee import BlockTrainee
-from provenet.gates.samplers import settled
-from provenet.names import ALL, AUTO, GATES, GROW, SAMPLERS
+from provenet.gates.samplers import SAMPLERS, Sampler, settled
+from provenet.names import ALL, AUTO, GATES, GROW
 
 GIVEN = "given"
 _SEEDLINGS = 0.2  # of the gates asked for: how many Gaussian ones grow
@@ -20,17 +20,18 @@ _SEEDLINGS = 0.2  # of the gates asked for: how many Gaussian ones grow
 class Wanted:
     """name: of a sampler, which is to find ``count`` gates in each group of features, "auto" for the one that suits the
     data; "grow", which begins with some of them and lets `solve` find the others; "all", the arrangements of ReLU; or
-    "given", by ``vectors`` (P, p) or as the units of a ``network``."""
+    "given", by ``vectors`` (P, p) or as the units of a ``network``.  own: a sampler of the user's; the name is its."""
 
     name: str
     count: int = 0
     vectors: Any = None
     network: nn.Module | None = None
+    own: Sampler | None = None
 
     @staticmethod
     def of(gates: Any, n_gates: Any = 100) -> Wanted:
-        """As a user says it: ``gates`` a name, with ``n_gates`` of them, a number of Gaussian ones, vectors of their
-        own, or a network.  Where ``gates`` are "auto" or Gaussian, ``n_gates`` may say all this as well."""
+        """As a user says it: ``gates`` a name or a sampler of their own, with ``n_gates`` of them, a number of Gaussian
+        ones, vectors, or a network.  Where ``gates`` are "auto" or Gaussian, ``n_gates`` may say all this as well."""
         if isinstance(gates, str):
             if gates not in GATES:
                 raise _unknown(gates)
@@ -39,7 +40,11 @@ class Wanted:
             return Wanted(gates, _counted(n_gates))
         if _is_number(gates):
             return Wanted("gaussian", _counted(gates))
-        return Wanted(GIVEN, network=gates) if isinstance(gates, nn.Module) else Wanted(GIVEN, vectors=gates)
+        if isinstance(gates, nn.Module):
+            return Wanted(GIVEN, network=gates)
+        if callable(gates):
+            return Wanted(_name_of(gates), _counted(n_gates), own=gates)
+        return Wanted(GIVEN, vectors=gates)
 
     @staticmethod
     def _instead(gates: str, n_gates: Any) -> Wanted:
@@ -50,7 +55,7 @@ class Wanted:
         return Wanted.of(n_gates)
 
     @property
-    def own(self) -> Any:
+    def given(self) -> Any:
         """Vectors of the user's."""
         if self.vectors is None:
             raise _unknown(None)
@@ -61,7 +66,7 @@ class Wanted:
         """Whom to ask for how many gates; None where they are given, or all."""
         if self.name == GROW:
             return "gaussian", max(1, round(_SEEDLINGS * self.count))
-        return (self.name, self.count) if self.name in SAMPLERS else None
+        return (self.name, self.count) if self.own is not None or self.name in SAMPLERS else None
 
     def settled(self, trainee: BlockTrainee) -> Wanted:
         """With a sampler of its own name in place of "auto"."""
@@ -77,8 +82,13 @@ class Wanted:
 
 
 def _unknown(gates: Any) -> ValueError:
-    known = ", ".join(map(repr, GATES))
-    return ValueError(f"gates: {gates!r} is unknown; choose one of {known}, a number, vectors or a network.")
+    known = ", ".join([*map(repr, GATES), "a number", "vectors", "a network"])
+    return ValueError(f"gates: {gates!r} is unknown; choose one of {known} or a function.")
+
+
+def _name_of(sampler: Any) -> str:
+    """With a dot in it, as no sampler of ours has."""
+    return f"{sampler.__module__}.{getattr(sampler, '__qualname__', type(sampler).__name__)}"
 
 
 def _is_number(value: Any) -> bool:

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from provenet.data.loading import split_rows
 from provenet.embeddings import Embedding, load_embedding
 from provenet.estimators import ProvenClassifier
 from provenet.files import check_writable, read_regular, write_atomically
-from provenet.heads.fitting import Asked, Row, Samples, fit_head
+from provenet.heads.fitting import Asked, Row, fit_head
 from provenet.heads.kinds import head_names
 from provenet.heads.model import save_head
+from provenet.heads.samples import Samples, Split, in_folds, one_split, usual_splits
 from provenet.io.folder import check_replaceable
 
 TABLE = "heads.json"
 _BEGUN = ".heads"  # within the model's folder: the heads that are done, each a model
 _NO_TIME = "no time was left for it; the same comparison goes on with it"
-_COLUMNS = ("head", "top-1", "top-5", "validation", "gap", "β/β_max", "neurons", "parameters", "seconds", "cpu")
+_COLUMNS = ("head", "top-1", "top-5", "validation", "±", "gap", "β/β_max", "neurons", "parameters", "seconds", "cpu")
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ def compare(
     embedding: Embedding | str | Path,
     *,
     heads: str | Iterable[str] = "quick",
-    validation: float | Embedding | str | Path = 0.2,
+    validation: float | Embedding | str | Path | None = None,
+    folds: int | None = None,
     test: Embedding | str | Path | None = None,
     betas: int | Iterable[float] = 6,
     n_gates: int = 20,
@@ -78,8 +79,11 @@ def compare(
         With labels.
     heads : str or list of str
         Names of `provenet.heads.HEADS`; "all" of them, or "quick".
-    validation : float, Embedding or folder
+    validation : float, Embedding or folder, optional
         A share of the samples, or other ones, by which β and the best head are chosen; then all are trained on.
+    folds : int, optional
+        In place of ``validation``: choose by the mean over so many folds.  Without either three folds choose of up to
+        10,000 samples, whose fifth would not tell heads apart, and a fifth of more.
     test : Embedding or folder, optional
         What the table's accuracies are of.  It chooses nothing.
     betas : int or list of float
@@ -108,16 +112,7 @@ def compare(
     asked = Asked(betas if isinstance(betas, int) else tuple(betas), n_gates=n_gates, tol=tol, seed=seed)
     asked = replace(asked, max_seconds=max_seconds)
     samples, judge = Samples.of(data), None if test is None else _like(data, test)
-    said: Any = validation
-    if isinstance(validation, (int, float)):
-        if not 0 < validation < 1:
-            raise ValueError(f"validation: a share between 0 and 1 is needed, got {validation}.")
-        kept, left_out = split_rows(samples.y, validation, seed)
-        train, chooses, whole = samples.rows(kept), samples.rows(left_out), samples
-    else:
-        by = _like(data, validation)
-        train, chooses, said = samples, Samples.of(by), by.about["files"]
-        whole = train.and_also(chooses)
+    whole, splits, said = _chosen_by(data, samples, validation, folds, seed)
     other = None if judge is None else Samples.of(judge)
     recipe = {
         "asked": asdict(asked),
@@ -129,13 +124,13 @@ def compare(
     known = {} if begun is None else begun.known
     waiting, began = [name for name in names if name not in known], time.perf_counter()
     rows: list[Row] = []
-    models: dict[str, ProvenClassifier] = {}
     for name in names:
         if name in waiting:
             share = _share(max_seconds, began, len(waiting) - waiting.index(name))
-            row = _fitted(name, models, (train, chooses, whole, other), data.grid, replace(asked, max_seconds=share))
+            row, model = _fitted(name, (splits, whole, other), data.grid, replace(asked, max_seconds=share))
             if begun is not None and row.why != _NO_TIME:
-                begun.add(row, models.get(name))
+                begun.add(row, model)
+            del model  # with all that it keeps of the samples
         else:
             row = known[name]
         rows.append(row)
@@ -151,26 +146,39 @@ def compare(
     return found
 
 
+def _chosen_by(
+    data: Embedding, samples: Samples, validation: Any, folds: int | None, seed: int
+) -> tuple[Samples, Sequence[Split], Any]:
+    """(all that is trained on in the end, what chooses before, and that in words of a recipe)."""
+    if validation is not None and folds is not None:
+        raise ValueError("folds, validation: either chooses; give one of the two.")
+    if folds is not None:
+        return samples, in_folds(samples.y, folds, seed), {"folds": folds}
+    if validation is None:
+        usual = usual_splits(samples.y, seed)
+        return samples, usual, {"folds": len(usual)}
+    if isinstance(validation, (int, float)):
+        return samples, one_split(samples.y, validation, seed), validation
+    by = _like(data, validation)
+    whole, n = samples.and_also(Samples.of(by)), len(samples.y)
+    return whole, (Split(slice(n), slice(n, None)),), by.about["files"]
+
+
 def _share(max_seconds: float | None, began: float, waiting: int) -> float | None:
     """Of the seconds that are left, those of the first of so many heads."""
     return None if max_seconds is None else (max_seconds - (time.perf_counter() - began)) / waiting
 
 
 def _fitted(
-    name: str,
-    models: dict[str, ProvenClassifier],
-    samples: tuple[Samples, Samples, Samples, Samples | None],
-    grid: Any,
-    asked: Asked,
-) -> Row:
-    """Its row, and among ``models`` the head; where it cannot be had, a row that says why."""
+    name: str, samples: tuple[Sequence[Split], Samples, Samples | None], grid: Any, asked: Asked
+) -> tuple[Row, ProvenClassifier | None]:
+    """Its row and the head; where it cannot be had, a row that says why."""
     if asked.max_seconds is not None and asked.max_seconds <= 0:
-        return Row(name, why=_NO_TIME)
+        return Row(name, why=_NO_TIME), None
     try:
-        row, models[name] = fit_head(name, *samples, grid, asked)
+        return fit_head(name, *samples, grid, asked)
     except (ValueError, MemoryError) as error:
-        return Row(name, why=str(error))
-    return row
+        return Row(name, why=str(error)), None
 
 
 def _embedding(given: Embedding | str | Path) -> Embedding:
@@ -222,7 +230,7 @@ class _Begun:
 def _cells(row: Row) -> list[str]:
     if row.validation is None:
         return [row.head, row.why, *[""] * (len(_COLUMNS) - 2)]
-    shares = [_percent(row.top1), _percent(row.top5), _percent(row.validation)]
+    shares = [_percent(row.top1), _percent(row.top5), _percent(row.validation), _percent(row.error)]
     sizes = [f"{row.relative_gap:.1e}", f"{row.beta:.2g}", str(row.neurons), f"{row.parameters:,}"]
     return [row.head, *shares, *sizes, f"{row.seconds:.1f}", f"{row.cpu:.1f}"]
 

@@ -86,7 +86,7 @@ HEADS: dict[str, HeadKind] = {
     for word, activation in (("linear", "linear"), ("gated", "gated_relu"))
     if (name, word) != ("mlp", "linear")
 }
-QUICK = ("linear", "mixer-linear", "fisher-linear", "mlp-gated", "fisher-gated")
+QUICK = ("linear", "mixer-linear", "fisher-linear", "mlp-gated")
 
 
 def head_names(asked: str | Iterable[str]) -> tuple[str, ...]:

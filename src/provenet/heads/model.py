@@ -9,7 +9,8 @@ from provenet.embeddings import Embedding, load_embedding
 from provenet.embeddings.embedding import REDUCTION, file_digest, read_reduction
 from provenet.estimators.base import ProvenEstimator
 from provenet.files import read_regular, write_atomically
-from provenet.heads.fitting import Samples, right
+from provenet.heads.fitting import right
+from provenet.heads.samples import Samples
 from provenet.io import load as load_estimator
 from provenet.io import load_model, save
 from provenet.nn.backbone import Head

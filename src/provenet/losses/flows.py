@@ -31,9 +31,10 @@ def _path(flow: list[list[int]], excess: list[int], start: int) -> list[int]:
     """A shortest path from ``start`` along positive flows to a node that gets more than it sends."""
     paths, seen = [[start]], {start}
     for path in paths:  # grows as it is gone through
-        if excess[path[-1]] < 0:
-            return path
         ahead = [b for b, amount in enumerate(flow[path[-1]]) if amount > 0 and b not in seen]
+        for b in ahead:
+            if excess[b] < 0:
+                return [*path, b]
         seen.update(ahead)
         paths.extend([*path, b] for b in ahead)
     raise ArithmeticError("a flow without a path from its sources to its sinks")

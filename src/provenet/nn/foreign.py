@@ -148,6 +148,8 @@ def _bias(last: Any) -> Tensor | None:
 
 
 def _double(tensor: Tensor) -> Tensor:
+    if tensor.is_meta:
+        raise ValueError("module: its weights are on the meta device, and hold no numbers.")
     return tensor.detach().to(device="cpu", dtype=torch.float64)
 
 

@@ -69,8 +69,9 @@ class Neighbourhood(OnGrid):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.window < 1 or self.window % 2 == 0:
-            raise ValueError(f"window: it must be odd, so that it has a centre, got {self.window}.")
+        window = self.window
+        if isinstance(window, bool) or not isinstance(window, int) or window < 1 or window % 2 == 0:
+            raise ValueError(f"window: it must be odd, so that it has a centre, got {window!r}.")
 
     def grid_of(self, s: int) -> Grid:
         if self.grid is not None:

@@ -116,6 +116,8 @@ def certify(what: Any, on: Any, Y: Any = None, /, *, tol: float = 1e-4, **traini
     """
     if isinstance(Y, Real):
         raise TypeError(f"tol: it is given by name, tol={Y!r}; a third argument by position is Y.")
+    if isinstance(tol, bool) or not isinstance(tol, Real) or not tol >= 0:
+        raise ValueError(f"tol: it must be a number from zero on, got {tol!r}.")
     known = [field.name for field in fields(Training)]
     if unknown := [name for name in training if name not in known]:
         raise TypeError(f"{', '.join(unknown)}: certify has no such settings; it has tol, {', '.join(known)}.")

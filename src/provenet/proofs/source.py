@@ -19,6 +19,8 @@ Raw = tuple[Any, ...]
 def as_source(data: Any, sample_weight: Any) -> tuple[Iterable[Any], Tensor | None]:
     """Raw batches, as often as asked, and the weights of their samples."""
     if _is_arrays(data):
+        if any(hasattr(part, "toarray") for part in data):
+            raise ValueError("data: sparse arrays are not supported; give X.toarray().")
         weight = as_weights(sample_weight, len(data[0]))
         if weight is None or bool((weight > 0).all()):
             return Chunks.of(tuple(data)), weight

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
 
-from provenet.data.loading import split_rows
 from provenet.embeddings import load_embedding
 from provenet.embeddings.embedding import ABOUT
-from provenet.heads.fitting import Asked, Samples, fit_head
+from provenet.heads.fitting import Asked, fit_head
 from provenet.heads.kinds import HEADS
+from provenet.heads.samples import Samples, usual_splits
 from provenet.reproduce.experiment import Experiment, Findings, Piece, Run, Table
 from provenet.reproduce.rivals import Grid, Parts, adamw, logistic, mlp, same_objective
 
@@ -34,7 +34,6 @@ _PAPER = {
     "bfno-linear": "68.68",
     "bfno-gated": "77.65",
 }
-_SHARE = 0.2  # of the training samples, for validation
 _SECONDS = 300.0  # for each head
 _QUICK = ("linear", "mixer-linear", "attention-linear", "mlp-gated")
 
@@ -45,9 +44,11 @@ def run(run: Run) -> Findings:
     asked = Asked(
         betas=3 if run.quick else 6, n_gates=5 if run.quick else 20, max_seconds=10 if run.quick else _SECONDS
     )
+    folds = f"{len(parts.splits)} folds"
     found: dict[str, Piece] = {}
     for name in _QUICK if run.quick else HEADS:
-        found[name] = run.piece(f"{named}: {name}, {asked.betas} betas", lambda name=name: _ours(name, parts, asked))  # type: ignore[misc]
+        ours = partial(_ours, name, parts, asked)
+        found[name] = run.piece(f"{named}: {name}, {asked.betas} betas, {folds}", ours)
     usual = {
         "logistic regression": lambda: logistic(parts, grid),
         "MLPClassifier": lambda: mlp(parts, grid),
@@ -55,7 +56,7 @@ def run(run: Run) -> Findings:
         "mixer, AdamW": lambda: adamw("mixer", parts, grid),
     }
     for name, make in usual.items():
-        found[name] = run.piece(f"{named}: {name}, {grid.epochs} epochs", make)
+        found[name] = run.piece(f"{named}: {name}, {grid.epochs} epochs, {folds}", make)
     table = Table(
         f"Heads on {named}",
         (
@@ -77,7 +78,7 @@ def run(run: Run) -> Findings:
 
 def _ours(name: str, parts: Parts, asked: Asked) -> Piece:
     try:
-        row, _ = fit_head(name, parts.train, parts.validation, parts.whole, parts.test, parts.grid, asked)
+        row, _ = fit_head(name, parts.splits, parts.whole, parts.test, parts.grid, asked)
     except (ValueError, MemoryError) as error:
         return {"why": str(error)}
     return {
@@ -118,7 +119,7 @@ def _embedded(folder: Path | None) -> tuple[Parts, str]:
     whole = Samples(whole.X, code, whole.mask)
     test = Samples(test.X, np.searchsorted(classes, test.y), test.mask)
     n, s, d = whole.X.shape
-    return _split(whole, test, embedding.grid, len(classes)), f"{folder.name}, {n} × {s} × {d}"
+    return Parts(whole, usual_splits(whole.y, 0), test, embedding.grid, len(classes)), f"{folder.name}, {n} × {s} × {d}"
 
 
 def _made_up() -> tuple[Parts, str]:
@@ -129,12 +130,8 @@ def _made_up() -> tuple[Parts, str]:
     y = rng.integers(0, c, n)
     X[np.arange(n), 2 * y + 1] += 0.8 * rng.standard_normal((c, d))[y]
     whole = Samples(X[:300], y[:300], None)
-    return _split(whole, Samples(X[300:], y[300:], None), (3, 3), c), f"made-up tokens, 300 × {s} × {d}"
-
-
-def _split(whole: Samples, test: Samples, grid: Any, classes: int) -> Parts:
-    kept, left_out = split_rows(whole.y, _SHARE, 0)
-    return Parts(whole.rows(kept), whole.rows(left_out), whole, test, grid, classes)
+    test = Samples(X[300:], y[300:], None)
+    return Parts(whole, usual_splits(whole.y, 0), test, (3, 3), c), f"made-up tokens, 300 × {s} × {d}"
 
 
 def _cells(name: str, piece: Piece) -> tuple[str, ...]:
@@ -164,11 +161,17 @@ def _words(found: dict[str, Piece], parts: Parts, grid: Grid) -> tuple[str, ...]
         f"{proven} of {len(ours)} of ours are proven within 1e-2 of their optimum in the time they had; no gap is "
         "known of the others.",
         f"AdamW: {grid.epochs} epochs, cosine, batches of {grid.batch}; rates {grid.rates}, decays {grid.decays}, "
-        f"{grid.seeds} seeds. {len(parts.train.y)} samples to train on, {len(parts.validation.y)} to choose by, "
-        f"{len(parts.test.y)} to judge by. No augmentation anywhere.",
+        f"{grid.seeds} seeds. {len(parts.whole.y)} samples to train on, "
+        f"{_chosen_by(parts)}, {len(parts.test.y)} to judge by. No augmentation anywhere.",
         "Different from the paper: its backbones (gMLP-S, ViT) are not to be had without the network, and have 196 "
         "tokens; it trains with augmentation for 70 epochs, on all 50,000 images.",
     )
+
+
+def _chosen_by(parts: Parts) -> str:
+    if len(parts.splits) > 1:
+        return f"{len(parts.splits)} folds of which choose, AdamW's seeds each on the next of them"
+    return f"{len(parts.whole.y[parts.splits[0].judge])} of which choose before that"
 
 
 def _picture(found: dict[str, Piece]) -> Figure:

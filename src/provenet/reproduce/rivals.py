@@ -19,7 +19,7 @@ from sklearn.neural_network import MLPClassifier
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from provenet.heads.fitting import Samples
+from provenet.heads.samples import Samples, Split
 from provenet.nn import Mixer
 from provenet.reproduce.experiment import Piece
 
@@ -40,11 +40,11 @@ class Grid:
 
 @dataclass(frozen=True)
 class Parts:
-    """Tokens to train on, to choose by, both, and to judge by; labels are numbers from zero on."""
+    """Tokens to train on, the ways to set some of them aside to choose by, and tokens to judge by; labels are numbers
+    from zero on."""
 
-    train: Samples
-    validation: Samples
     whole: Samples
+    splits: tuple[Split, ...]
     test: Samples
     grid: tuple[int, int] | None
     classes: int
@@ -84,11 +84,14 @@ MODULES: dict[str, Callable[[int, int, int], nn.Module]] = {"attention": Attenti
 
 
 def adamw(kind: str, parts: Parts, grid: Grid) -> Piece:
-    """Every rate and decay with every seed; the pair that validation chose then trains on all samples, as ours do."""
+    """Every rate and decay with every seed, each on the next fold; the pair that was right most often on the mean then
+    trains on all samples, as ours do."""
     cpu, tried = time.process_time(), []
     for rate, decay, seed in product(grid.rates, grid.decays, range(grid.seeds)):
-        model = _trained(kind, parts.train, parts.classes, grid, rate, decay, seed)
-        tried.append({"rate": rate, "decay": decay, "seed": seed, "validation": _right(model, parts.validation)})
+        split = parts.splits[seed % len(parts.splits)]
+        model = _trained(kind, parts.whole.rows(split.train), parts.classes, grid, rate, decay, seed)
+        right = _right(model, parts.whole.rows(split.judge))
+        tried.append({"rate": rate, "decay": decay, "seed": seed, "validation": right})
     means = {
         (rate, decay): np.mean([t["validation"] for t in tried if (t["rate"], t["decay"]) == (rate, decay)])
         for rate, decay in product(grid.rates, grid.decays)
@@ -182,15 +185,18 @@ def mlp(parts: Parts, grid: Grid) -> Piece:
 def _by_penalty(parts: Parts, grid: Grid, seeds: int, make: Callable[[float, int], Any], name: str) -> Piece:
     """``make``: for C and a seed; ``name``: of the setting that it takes C for."""
     cpu = time.process_time()
-    mean = {part: _mean_token(getattr(parts, part)) for part in ("train", "validation", "whole", "test")}
-    scale = float(np.sqrt((mean["train"] ** 2).mean())) or 1.0
+    whole, test = _mean_token(parts.whole), _mean_token(parts.test)
+    scale = float(np.sqrt((whole**2).mean())) or 1.0
     tried = []
     for C in grid.penalties:
-        model = _fitted(make(C, 0), mean["train"] / scale, parts.train.y)
-        tried.append((float(model.score(mean["validation"] / scale, parts.validation.y)), C))
+        scores = []
+        for train, judge in parts.splits:
+            model = _fitted(make(C, 0), whole[train] / scale, parts.whole.y[train])
+            scores.append(float(model.score(whole[judge] / scale, parts.whole.y[judge])))
+        tried.append((float(np.mean(scores)), C))
     validation, C = max(tried)
     tests = [
-        float(_fitted(make(C, seed), mean["whole"] / scale, parts.whole.y).score(mean["test"] / scale, parts.test.y))
+        float(_fitted(make(C, seed), whole / scale, parts.whole.y).score(test / scale, parts.test.y))
         for seed in range(seeds)
     ]
     chosen = f"{name} = {getattr(make(C, 0), name):g}"

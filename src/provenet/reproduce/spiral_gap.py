@@ -123,7 +123,7 @@ def _table(found: list[Piece], sizes: tuple[int, ...], betas: tuple[float, ...])
 
 
 def _picture(found: list[Piece], sizes: tuple[int, ...], betas: tuple[float, ...]) -> Figure:
-    figure = Figure(figsize=(3.4 * max(len(sizes), 2), 4.2), layout="constrained")
+    figure = Figure(figsize=(max(3.4 * len(sizes), 7.4), 4.2), layout="constrained")  # the legend is 7 wide
     for axes, n in zip(figure.subplots(1, len(sizes), squeeze=False, sharey=True)[0], sizes, strict=True):
         for shift, (name, said) in enumerate(_SERIES.items()):
             ends = [end for end in found if end["n"] == n]

@@ -30,6 +30,7 @@ from provenet.polar import is_dear, is_large
 from provenet.problem import Program, Units
 from provenet.ranks import current
 from provenet.reductions import Reduction
+from provenet.solvers.first import first_neurons
 from provenet.solvers.needs import RESIDENT, Ability
 from provenet.solvers.offers import Offer, Task
 from provenet.solvers.points import Point, Record
@@ -210,6 +211,8 @@ def run(
         ):  # overflow, or a factorisation broke down
             status = Status.NONFINITE
     found = course.best.factors()
+    if status is Status.TIME_LIMIT and found.n_neurons == 0 and course.at_zero is not None:
+        found = first_neurons(program, course.at_zero)
     return Run(status, found, course.step, course.seconds, course.history, course.proven, course.judged)
 
 
@@ -387,5 +390,5 @@ def _gap_at_zero(program: Program, zero: Point) -> Gap:
         return gap_at(program, zero.prediction, zero.penalty, at)
     with deadline.at_once():
         gap = duality_gap(program, zero.prediction, zero.penalty)
-    settled = gap.polar_least > _BEYOND * program.beta or not program.gauge.tightens
+    settled = gap.polar_least > _BEYOND * program.beta or not program.gauge.tightens or deadline.over()
     return gap if settled else duality_gap(program, zero.prediction, zero.penalty)

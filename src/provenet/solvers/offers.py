@@ -63,7 +63,7 @@ class Task:
     @property
     def decades(self) -> float:
         """How many digits are asked for."""
-        return max(math.log10(1 / self.tol), 1.0)
+        return max(-math.log10(self.tol), 1.0)
 
     @cached_property
     def hardship(self) -> float:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import pairwise
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -29,14 +30,44 @@ def path(
     callback: Callback | None = None,
     progress: Callable[[Solution], Any] | None = None,
 ) -> list[Solution]:
-    """Solutions of ``problem`` at strictly decreasing β, each warm-started from the one before.
+    """Solutions of a problem at strictly decreasing β, each warm-started from the one before.
 
-    ``betas``: the values themselves, or how many, log-spaced from β_max (where the zero network is optimal) down to
-    ``beta_ratio``·β_max.  ``tol`` and ``max_steps`` hold for each β, ``max_seconds`` for the whole path; ``callback``
-    sees every look at a gap, ``progress`` every solution.  Ctrl-C and the end of the time end the path after the
-    solution they interrupt: what was found until then is returned.
+    Ctrl-C and the end of the time end the path after the solution they interrupt: what was found until then is
+    returned.
+
+    Parameters
+    ----------
+    problem : Problem
+        At any β; its data, gates and loss are those of the path.
+    betas : int or sequence of float, default 20
+        How many, log-spaced from β_max (where the zero network is optimal) down to ``beta_ratio``·β_max; or the values
+        themselves.
+    method : str or Method, default "auto"
+        As in `provenet.solve`.
+    tol : float, default 1e-6
+        The relative gap asked for, at each β.
+    max_steps : int, optional
+        A limit of each run.
+    beta_ratio : float, default 1e-3
+        See ``betas``.
+    max_seconds : float, optional
+        A limit of the whole path.
+    callback : function, optional
+        Gets a `Record` at each look at a gap; a true answer ends the path.
+    progress : function, optional
+        Gets every `Solution` as it is found.
+
+    Returns
+    -------
+    list of Solution
+        Each with its ``problem``, whose ``beta`` it is, and its certificate.
     """
-    grid = beta_grid(problem.beta_max, betas, beta_ratio) if isinstance(betas, int) else list(betas)
+    if isinstance(betas, Integral):
+        grid = beta_grid(problem.beta_max, int(betas), beta_ratio)
+    elif isinstance(betas, Iterable):
+        grid = list(betas)
+    else:
+        raise ValueError(f"betas: give a number of values, or a list of them, got {betas!r}.")
     solutions: list[Solution] = []
     with suppress(KeyboardInterrupt):  # between two solutions
         for found in along(problem, grid, method, Limits(tol, max_steps, max_seconds), callback):
@@ -77,7 +108,7 @@ def beta_grid(beta_max: float, count: int, beta_ratio: float = 1e-3) -> list[flo
     """
     if count < 2:
         raise ValueError(f"betas: a path has at least two values of beta, got {count}.")
-    if not 0 < beta_ratio < 1:
+    if isinstance(beta_ratio, bool) or not isinstance(beta_ratio, Real) or not 0 < beta_ratio < 1:
         raise ValueError(f"beta_ratio: it must lie between 0 and 1, got {beta_ratio!r}.")
     top = beta_max if beta_max > 0 else 1.0
     return (top * np.geomspace(1.0, beta_ratio, count)).tolist()

@@ -56,11 +56,27 @@ def check_block(
         )
         empty: Any = problem.network(Factors.empty(*problem.program.operator.stack_shape[1:]))
         assert_close(_outputs(problem, empty, samples), torch.zeros_like(Y), 0.0, "a network without neurons")
-        _check_from_stack(problem, samples, generator)
-        network = _check_from_network(problem, samples, generator)
+        if activation == "relu":
+            network = _check_in_cones(problem, samples, generator)
+        else:
+            _check_from_stack(problem, samples, generator)
+            network = _check_from_network(problem, samples, generator)
         known = block.name in VERIFIED
         verdict = second_opinion(problem, network, Data(samples, Y, mask=mask)) if known else None
         _check_certificate(problem, network, samples, verdict)
+
+
+def _check_in_cones(problem: Problem, samples: Tensor, generator: torch.Generator) -> Any:
+    """Neurons in their cones → network: what it says, and what it costs."""
+    op = problem.program.operator
+    gate = torch.arange(op.n_gates).repeat(2)
+    some = Factors(normal(generator, len(gate), op.p), normal(generator, len(gate), op.q), gate)
+    neurons = problem.program.gauge.inside(some)
+    network: Any = problem.network(neurons)
+    expected = op.forward_factors(neurons) * problem.units.y
+    assert_close(_outputs(problem, network, samples), expected, TOL, "network(X) = A(Z)")
+    assert_close(network.penalty().detach(), neurons.penalty() * problem.units.z, TOL, "weight decay")
+    return network
 
 
 def _check_from_stack(problem: Problem, samples: Tensor, generator: torch.Generator) -> None:
@@ -108,6 +124,9 @@ def _check_certificate(problem: Problem, network: Any, samples: Tensor, verdict:
         return
     size = abs(verdict.primal)
     assert abs(objective - verdict.primal) <= TOL * size, f"the network's objective is {objective}, verify: {verdict}"
+    if problem.activation == "relu":  # whose polars are bounded by each in its own way
+        assert verdict.dual <= objective, f"verify: a negative gap {verdict.gap}"
+        return
     for name, allowed in (("primal", size), ("dual", size), ("polar_max", verdict.polar_max)):
         mine, other = getattr(found, name), getattr(verdict, name)
         assert abs(mine - other) <= 1e-9 * allowed, f"certificate: {name} is {mine}, by verify {other}"

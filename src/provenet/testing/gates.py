@@ -8,19 +8,26 @@ import torch
 
 from provenet.blocks import Block
 from provenet.formulation import formulate
+from provenet.gates.samplers import Sampler
 from provenet.problem import Problem
 
 
 def check_sampler(
-    name: str, block: Block, X: Any, Y: Any, activation: str = "gated_relu", count: int = 6, **settings: Any
+    sampler: str | Sampler,
+    block: Block,
+    X: Any,
+    Y: Any,
+    activation: str = "gated_relu",
+    count: int = 6,
+    **settings: Any,
 ) -> Problem:
     """Seeded; one gate a pattern, as many as there may be; none that grazes a row, is zero, or closed everywhere;
     whatever the unit of X.
 
     Parameters
     ----------
-    name : str
-        The sampler's.
+    sampler : function or str
+        Yours, or the name of one.
     block : Block
         On whose rows gates are.
     X, Y : arrays
@@ -35,7 +42,7 @@ def check_sampler(
 
     def posed(seed: int, scale: float = 1.0) -> Problem:
         at = torch.as_tensor(X, dtype=torch.float64) * scale
-        return formulate(block, at, Y, activation, gates=name, n_gates=count, seed=seed, **settings)
+        return formulate(block, at, Y, activation, gates=sampler, n_gates=count, seed=seed, **settings)
 
     problem, again, other = posed(0), posed(0), posed(1)
     one, same, others = (found.gate_vectors for found in (problem, again, other))
@@ -46,7 +53,7 @@ def check_sampler(
     assert not torch.equal(one, others), "another seed must find others"
     for found in (problem, other, posed(0, 1000.0)):
         _check_found(found, count)
-    assert problem.statement.sampler == name
+    assert not isinstance(sampler, str) or problem.statement.sampler == sampler
     return problem
 
 
