@@ -159,7 +159,8 @@ def test_attention_has_no_more_gates_than_in_the_paper(embedded: Path, monkeypat
 
     monkeypatch.setattr(fitting, "ProvenClassifier", made)
     pn.heads.compare(embedded, heads=["attention-gated", "mlp-gated"], betas=[0.3], n_gates=7, tol=0.1, max_seconds=5)
-    assert seen == [5, 7]
+    assert set(seen) == {5, 7}
+    assert sorted(seen) == seen
 
 
 def test_a_limit_is_of_all_heads_together(embedded, tmp_path):

@@ -8,7 +8,7 @@ import torch
 
 import provenet as pn
 from provenet.gauges import Asked
-from provenet.polar import bounds, frobenius, krylov, lanczos, polar_bounds, remembering
+from provenet.polar import bounds, frobenius, krylov, lanczos, met, polar_bounds, remembering
 from provenet.problem import Program
 
 
@@ -201,3 +201,19 @@ def test_pairs_of_both_chains_are_singular_pairs(sides: tuple[int, int]) -> None
     torch.testing.assert_close(left.mT @ left @ left.mT, left.mT)
     values = torch.einsum("kmp,kpq,kmq->km", left, stack, right)
     torch.testing.assert_close(values, found)
+
+
+def test_bounds_are_not_met_again_where_samples_are_spread(
+    large: pytest.MonkeyPatch,
+) -> None:
+    """How far a dual point has moved is a matter of all processes' rows."""
+    program = program_of("linear")
+    theta = theta_of(program)
+    found = program.gauge.polar(program.operator.adjoint(theta))
+    with remembering():
+        met.remember(program.operator, theta, found)
+        assert met.met(program.operator, program.gauge, theta) is not None
+    large.setattr(type(program.operator.shards), "spread", True)
+    with remembering():
+        met.remember(program.operator, theta, found)
+        assert met.met(program.operator, program.gauge, theta) is None

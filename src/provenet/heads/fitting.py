@@ -139,11 +139,12 @@ def fit_head(
 
 def _unfitted(name: str, samples: Samples, classes: int, grid: Any, asked: Asked) -> ProvenClassifier:
     """A head for these samples."""
+    kind = HEADS[name]
     return ProvenClassifier(
         block=_block(name, samples, classes, grid),
-        activation=HEADS[name].activation,
+        activation=kind.activation,
         gates="gaussian",
-        n_gates=int(min(asked.n_gates, HEADS[name].most_gates)),
+        n_gates=int(min(asked.n_gates, kind.most_gates)),
         random_state=asked.seed,
         warm_start=True,
     )

@@ -63,5 +63,5 @@ def met(operator: Operator, gauge: Gauge, theta: Tensor) -> Bounds | None:
 
 def remember(operator: Operator, theta: Tensor, bounds: Bounds) -> None:
     last = _LAST.get()
-    if last is not None:
+    if last is not None and not operator.shards.spread:  # distances are of all samples
         last[:] = [Met(operator, theta, bounds)]
