@@ -39,6 +39,14 @@ def test_every_sample_judges_once_and_classes_are_shared_out() -> None:
     assert [len(usual_splits(np.arange(n) % 2, 0)) for n in (10_000, 10_001)] == [3, 1]
 
 
+def test_folds_that_nothing_judges_are_left_out() -> None:
+    y = np.array([0, 0, 1, 2, 3, 4])
+    splits = in_folds(y, 3, seed=0)
+    assert [len(judge) for _, judge in splits] == [1, 1]
+    with pytest.raises(ValueError, match="none can judge"):
+        in_folds(np.arange(6), 3, seed=0)
+
+
 def test_heads_are_chosen_by_the_mean_of_folds(tmp_path: Path) -> None:
     data = embedded(tmp_path / "e", 60)
     found = pn.heads.compare(data, heads=["linear"], folds=3, betas=[0.3, 0.1], out=tmp_path / "m", tol=1e-5)

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 import provenet as pn
+from provenet.certificates import known_at_zero
 from provenet.gauges import Asked
 from provenet.polar import bounds, frobenius, krylov, lanczos, met, polar_bounds, remembering
 from provenet.problem import Program
@@ -217,3 +218,30 @@ def test_bounds_are_not_met_again_where_samples_are_spread(
     with remembering():
         met.remember(program.operator, theta, found)
         assert met.met(program.operator, program.gauge, theta) is None
+
+
+def test_starts_that_data_could_know_are_met_by_no_certificate(large: pytest.MonkeyPatch) -> None:
+    """Those of β_max; a look's are the system's randomness, also where no polar near β would do."""
+    program = program_of("gated_relu")
+    large.setattr(bounds, "_SMALL_SIDE", 0)
+    large.setattr(bounds, "_DEAR", 0)
+    seeds, plain = [], bounds.spectral_bounds
+
+    def counted(*arguments: object) -> tuple[torch.Tensor, torch.Tensor]:
+        seeds.append(arguments[7])
+        return plain(*arguments)  # type: ignore[arg-type]
+
+    large.setattr(bounds, "spectral_bounds", counted)
+    for asked, seed, known in ((Asked(near=1e-2), 0, False), (Asked(against=1.0, near=1e-2), None, True)):
+        with remembering():
+            polar_bounds(program.operator, program.gauge, theta := theta_of(program), asked=asked)
+            assert seeds[-1] is seed
+            assert (met.met(program.operator, program.gauge, theta) is not None) is known
+
+
+def test_a_largest_beta_of_zero_bounds_nothing() -> None:
+    """It says that no more than rounding was found, which is not none."""
+    program = program_of("linear")
+    for known, told in ((None, False), (0.0, False), (1.0, True)):
+        vars(program)["beta_max"] = known
+        assert (known_at_zero(program, torch.zeros_like(program.loss.target)) is not None) is told

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -99,10 +101,41 @@ def test_a_start_for_more_samples_is_not_proven(proofs: list[float]) -> None:
     problem = pn.formulate(pn.SelfAttention(), X, np.eye(3)[y], gates=3, loss="softmax")
     program = problem.with_beta(0.1 * problem.beta_max).program
     proofs.clear()
-    done = run(method.LBFGS(rough=True), program, Limits(1e-9, max_steps=400))
+    done = run(method.LBFGS(rough=True), program, Limits(1e-9, max_steps=240))
     assert not proofs
     assert done.steps < 100
     pull = torch.linalg.matrix_norm(
         program.operator.adjoint(program.loss.gradient(program.operator.forward_factors(done.factors))), 2
     )
     assert program.beta < float(pull.max()) < 1.3 * program.beta
+
+
+@pytest.mark.parametrize("dear", [0, float("inf")])
+def test_a_run_by_products_goes_on_as_if_it_had_not_been_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dear: float
+) -> None:
+    """Where the singular pairs were found last is in the snapshot."""
+    for name, value in (("LARGE_BYTES", 1000), ("_DEAR", dear), ("_SMALL_SIDE", 0)):
+        monkeypatch.setattr(bounds, name, value)
+    X = np.random.default_rng(1).standard_normal((80, 30))
+    posed = pn.formulate("mlp", X, np.sin(X[:, :20]) * X[:, 5:25], gates=2, beta=0.5)
+    posed = posed.with_beta(0.02 * posed.beta_max)
+
+    class Killed(BaseException):
+        pass
+
+    def cut(record: pn.solvers.Record) -> bool:
+        if record.step >= 14:
+            raise Killed
+        return False
+
+    def solved(folder: str, callback: object = None) -> pn.Solution:
+        with pytest.warns(ConvergenceWarning), pn.snapshots(tmp_path / folder, every=1):
+            return pn.solve(posed, "lbfgs", tol=1e-9, max_steps=24, callback=callback)
+
+    whole = solved("whole")
+    with pytest.raises(Killed), pn.snapshots(tmp_path / "cut", every=1):
+        pn.solve(posed, "lbfgs", tol=1e-9, max_steps=24, callback=cut)
+    again = solved("cut")
+    assert torch.equal(again.factors.left, whole.factors.left)
+    assert torch.equal(again.factors.right, whole.factors.right)

@@ -104,7 +104,8 @@ def gap_at(program: Program, prediction: Tensor, penalty: float, at: DualPoint) 
 
 def known_at_zero(program: Program, nothing: Tensor) -> DualPoint | None:
     """The dual point of no neurons, whose prediction is ``nothing``, by β_max, where that is known."""
-    if program.known_beta_max is None or program.operator.shards.spread:  # distances are of all samples
+    # zero is no bound: what rounding makes was taken for nothing; and distances are of all samples
+    if not program.known_beta_max or program.operator.shards.spread:
         return None
     theta = program.loss.dual_at(nothing)
     apart = float(torch.linalg.vector_norm(theta - program.loss.gradient(nothing)))  # moved to where sums are zero

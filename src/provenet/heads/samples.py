@@ -76,9 +76,12 @@ def one_split(y: Array, share: float, seed: int) -> tuple[Split, ...]:
 
 
 def in_folds(y: Array, count: int, seed: int) -> tuple[Split, ...]:
-    """Each fold judges once, but for samples alone in their class: those are always trained on."""
+    """Each fold judges once, if it has any, but for samples alone in their class: those are always trained on."""
     if not 2 <= count <= len(y):
         raise ValueError(f"folds: between 2 and {len(y)}, the number of samples, are needed, got {count}.")
     code = np.unique(y, return_inverse=True)[1]
     fold = folds_of(code, len(y), count, np.random.default_rng(seed))
-    return tuple(Split(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in range(count))
+    judging = [k for k in range(count) if (fold == k).any()]
+    if not judging:
+        raise ValueError("folds: every sample is alone in its class, so none can judge; give more samples a class.")
+    return tuple(Split(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in judging)

@@ -68,12 +68,12 @@ def _found(operator: Operator, gauge: Gauge, theta: Tensor, final: bool, asked: 
     if again is not None and float(again.upper.max()) <= max(asked.enough, (1 + tol) * float(again.lower.max())):
         return again
     noise = _noise(operator, theta)
-    seed = None if final or (dear and asked.enough > 0) else 0  # what a certificate may meet again
+    seed = None if final or (dear and asked.against < math.inf) else 0  # of a look: a certificate may meet it again
     enough, lost = (asked.enough, asked.lost) if dear else (0.0, math.inf)
     products = products_of(operator, theta)
     lower, upper = spectral_bounds(products, *operator.stack_shape, noise, steps, tol, seed, enough, lost, dear)
     bounds = Bounds(lower, torch.minimum(upper, _by_size(operator, gauge, theta).upper), BoundKind.PROBABILISTIC)
-    if dear:
+    if dear and seed is None:  # starts that data could know are for no certificate
         remember(operator, theta, bounds)
     if final and operator.has_kernel and operator.kernel_rows <= _KERNEL_ROWS:
         gates = (operator.restrict(torch.tensor([k])) for k in range(operator.n_gates))

@@ -22,19 +22,21 @@ _FAR_DEPTH, _CLOSE_DEPTH, _CLOSE = 8, 14, 1.5  # of one vector's, where products
 class Leading:
     """What products show of the singular pairs where a state stands: found once, for a look asks before and after."""
 
-    def __init__(self) -> None:
-        self._last: tuple[Spot, tuple[Tensor, Factors]] | None = None
-        self._near: Pairs | None = None
+    def __init__(self, pairs: Pairs | None = None, spot: Spot | None = None) -> None:
+        self.pairs, self._spot = pairs, spot
 
     def at(self, program: Program, here: Coordinates, at: Spot) -> tuple[Tensor, Factors]:
         """Singular values σ (m,) of −A_k*Θ, no larger than the true ones but for rounding, and their unit neurons."""
-        if self._last is None or self._last[0] is not at:
-            self._near = _by_products(program, here, at, self._near)
-            sigma, left, right = self._near
-            gate = here.operator.space.arange(len(sigma)).repeat_interleave(sigma.shape[1])
-            atoms = Factors(-left.flatten(0, 1), right.flatten(0, 1), gate)
-            self._last = at, (sigma.flatten(), atoms.to(here.operator.space))
-        return self._last[1]
+        if self.pairs is None or not self.are_of(at):
+            self.pairs, self._spot = _by_products(program, here, at, self.pairs), at
+        sigma, left, right = self.pairs
+        gate = here.operator.space.arange(len(sigma)).repeat_interleave(sigma.shape[1])
+        atoms = Factors(-left.flatten(0, 1), right.flatten(0, 1), gate)
+        return sigma.flatten(), atoms.to(here.operator.space)
+
+    def are_of(self, at: Spot) -> bool:
+        """Whether the pairs that were found last are of this spot."""
+        return self._spot is at
 
 
 def wanted(

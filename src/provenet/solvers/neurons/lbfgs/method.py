@@ -61,6 +61,7 @@ _LEADING = 12  # products for every gate that a look makes where A* is not forme
 _HESSIANS, _SEEN = 2, 2e6  # sizes at a look take as long as so many, and the numbers one is made of, at most
 _GATED, _OUTPUT = 60.0, 300.0  # the work of a neuron's hidden value, gated, and of an output's loss, without products
 _TOLD = ("age", "stuck", "exhausted", "seen")  # of a state, in its snapshot
+_LED = ("sigma", "leading_left", "leading_right")  # and the singular pairs
 
 
 @dataclass(frozen=True)
@@ -192,7 +193,10 @@ class LBFGS(Resumable[LBFGSState]):
             tensors |= {"pairs": torch.cat([one.pairs for one in pairs.blocks], dim=1), "corner": pairs.corner}
         if state.scales is not None:
             tensors["scales"] = state.scales
+        if state.leading.pairs is not None:  # where the next look begins to search
+            tensors |= dict(zip(_LED, state.leading.pairs, strict=True))
         told = {name: getattr(state, name) for name in _TOLD} | {"value": state.at.value}
+        told["led"] = state.leading.are_of(state.at)
         return told | {"blocks": [[one.count, one.room.most] for one in pairs.blocks]}, tensors
 
     def resumed(self, program: Program, kept: Kept) -> LBFGSState:
@@ -209,7 +213,10 @@ class LBFGS(Resumable[LBFGSState]):
         numbers = {name: told[name] for name in _TOLD}
         prediction = here.both_ways(factors)[0].to(torch.float64)
         at = Spot(factors, prediction, told["value"], tensors["gradient"])  # not anew: a free intercept began elsewhere
-        return LBFGSState(here, at, pairs, tensors.get("scales"), **numbers)
+        sigma, left, right = (tensors.get(name) for name in _LED)
+        led = None if sigma is None or left is None or right is None else (sigma, left, right)
+        leading = Leading(led, at if told.get("led") else None)
+        return LBFGSState(here, at, pairs, tensors.get("scales"), leading=leading, **numbers)
 
     def step(self, program: Program, state: LBFGSState) -> LBFGSState:
         if state.interrupted:  # by now the loop has seen what the start had found
