@@ -117,8 +117,9 @@ def in_words(value: Any) -> Iterator[None]:
         if isinstance(value, list | tuple) and len(found := {np.size(row) for row in value}) > 1:
             raise ValueError(f"X: its rows differ in length, from {min(found)} to {max(found)}.") from None
         if (at := _no_number_in(value)) is not None:
-            raise ValueError(
-                f"X: {at}; encode such columns (OneHotEncoder in a pipeline), or leave them out."
+            why = f" ({error})" if isinstance(error, TypeError) else ""
+            raise type(error)(
+                f"X: {at}{why}; encode such columns (OneHotEncoder in a pipeline), or leave them out."
             ) from None
         if str(error).startswith(("float() argument", "Cannot cast")):  # numpy's: what it is that has no numbers
             raise ValueError(f"X: not an array of numbers ({error}).") from None

@@ -31,12 +31,13 @@ _MOST_SAMPLES = 20_000
 @dataclass(frozen=True)
 class Solved:
     """network: in float32, as the deep one has it; certificate: of that.  kept: the neurons passed on; None: all.
-    complete: whether no Ctrl-C cut it short."""
+    complete: whether no Ctrl-C cut it short.  begun: whether a method had time for a step."""
 
     network: TwoLayer
     certificate: Certificate
     kept: Tensor | None
     complete: bool = True
+    begun: bool = True
 
 
 def is_small(layer: Layer, inputs: Inputs, outputs: int) -> bool:
@@ -95,7 +96,8 @@ def solved(
     ):
         certificate = network_certificate(problem, network, limits.tol)
     certificate = certificate.sharpened(solution.certificate)
-    return Solved(network, certificate, strongest(factors, rank), solution.status is not Status.INTERRUPTED)
+    complete = solution.status is not Status.INTERRUPTED
+    return Solved(network, certificate, strongest(factors, rank), complete, solution.steps > 0)
 
 
 def strongest(factors: Factors, rank: int) -> Tensor | None:

@@ -75,16 +75,17 @@ class Work:
         assert layer.rank is not None
         left = None if growth.max_seconds is None else max(growth.max_seconds - (time.perf_counter() - began), 1e-3)
         found: Solved = solved(problem, layer.rank, Limits(growth.tol, max_seconds=left), tell)
-        if len(found.network.first) == 0 and not found.complete:
+        empty = len(found.network.first) == 0
+        if empty and not found.complete:
             raise KeyboardInterrupt
-        if len(found.network.first) == 0 and not found.certificate.holds(growth.tol):
+        if (empty or not found.begun) and not found.certificate.holds(growth.tol):
             return replace(self, layer=replace(layer, beta=problem.beta))._instead(checkpoint, report)
         kept = found.kept if layer.passes == "features" else None
         reason = "" if found.complete else "solving it was interrupted"
         return Trained(self._with(found.network, kept), found.certificate, "solve", 0, reason, found.complete)
 
     def _instead(self, checkpoint: Checkpoint | None, report: Callable[..., None]) -> Trained:
-        """In batches, and certified: for a stage that was cut by time before its first neuron."""
+        """In batches, and certified: for a stage that was cut by time before its first step."""
         trained = self._in_batches(checkpoint, report)
         if not trained.complete:
             return trained
