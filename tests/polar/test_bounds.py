@@ -245,3 +245,17 @@ def test_a_largest_beta_of_zero_bounds_nothing() -> None:
     for known, told in ((None, False), (0.0, False), (1.0, True)):
         vars(program)["beta_max"] = known
         assert (known_at_zero(program, torch.zeros_like(program.loss.target)) is not None) is told
+
+
+def test_no_more_bounds_of_a_run_are_met_again_than_fail_together(large: pytest.MonkeyPatch) -> None:
+    """The stated probability is shared among so many; the certificate makes its own after that."""
+    program = program_of("linear")
+    theta = theta_of(program)
+    found = program.gauge.polar(program.operator.adjoint(theta))
+    large.setattr(met, "LOOKS", 3)
+    again = []
+    with remembering():
+        for _ in range(4):
+            met.remember(program.operator, theta, found)
+            again.append(met.met(program.operator, program.gauge, theta) is not None)
+    assert again == [True, True, False, False]

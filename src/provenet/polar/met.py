@@ -18,6 +18,7 @@ from torch import Tensor
 
 from provenet.gauges import Bounds, Gauge
 from provenet.operators import Operator
+from provenet.polar.lanczos import LOOKS
 
 _EPS = torch.finfo(torch.float64).eps
 
@@ -42,26 +43,36 @@ class Met:
         return replace(self.bounds, lower=lower.clamp_min(0.0), upper=upper)
 
 
-_LAST: ContextVar[list[Met] | None] = ContextVar("last", default=None)
+@dataclass
+class _Run:
+    """Its last bounds, and how many there were: the stated probability is that of `LOOKS` of them together."""
+
+    last: Met | None = None
+    made: int = 0
+
+
+_RUN: ContextVar[_Run | None] = ContextVar("run", default=None)
 
 
 @contextmanager
 def remembering() -> Iterator[None]:
     """What is done in here meets the last bounds again."""
-    token = _LAST.set([])
+    token = _RUN.set(_Run())
     try:
         yield
     finally:
-        _LAST.reset(token)
+        _RUN.reset(token)
 
 
 def met(operator: Operator, gauge: Gauge, theta: Tensor) -> Bounds | None:
     """What the last bounds of this operator say at Θ; None where there are none."""
-    last = _LAST.get()
-    return last[0].at(gauge, theta) if last and last[0].operator is operator else None
+    run = _RUN.get()
+    last = None if run is None else run.last
+    return last.at(gauge, theta) if last is not None and last.operator is operator else None
 
 
 def remember(operator: Operator, theta: Tensor, bounds: Bounds) -> None:
-    last = _LAST.get()
-    if last is not None and not operator.shards.spread:  # distances are of all samples
-        last[:] = [Met(operator, theta, bounds)]
+    run = _RUN.get()
+    if run is not None and not operator.shards.spread:  # distances are of all samples
+        run.made += 1
+        run.last = Met(operator, theta, bounds) if run.made < LOOKS else None
